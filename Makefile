@@ -38,7 +38,7 @@ help:
 	@echo "make check    check format, lint rules, types, import layers, tidiness"
 	@echo "make chaos-spark  kill drivers, executors and stores 600 times, over two hours"
 	@echo "make exact-values  read 1,000,000 random values in Spark's types and compare with exact parsing, 5 minutes"
-	@echo "make chaos-worker  kill workers 2,000 times, servers 200 times, simulate 30,000 crashes, over an hour"
+	@echo "make chaos-worker  kill workers 2,000 times, servers 200 times, simulate 30,000 crashes, deploy 400 times, over 90 minutes"
 	@echo "make bench    compare with Redis and Valkey in the same run, an hour; ARGS='--only memory' for a part"
 	@echo "make bench-gate  compare the hot commands' processor time with Redis 8.2, half a minute; fails if too slow"
 	@echo "make bench-compare REF=HEAD~3  compare with another commit: instructions (valgrind) and time, 10 minutes"

@@ -13,7 +13,7 @@ from tests.worker.chaos.trial import Plan, Trial
 from tests.worker.conftest import STORES
 
 SEED = 20261123
-PLAN = Plan(kills=4, pauses=1, cuts=2, server_kills=1, segfaults=1, messages=500)
+PLAN = Plan(kills=4, pauses=1, cuts=2, server_kills=1, segfaults=1, messages=500, holds=1)
 
 
 @pytest.mark.slice
@@ -33,7 +33,7 @@ def test_faults_lose_no_message_repeat_no_result_and_explain_every_repeated_run(
     outcome = Outcome(part, (SEED, SEED), faults, "faults", verdict.failures, seconds)
     campaigns.record("chaos-worker", outcome, directory=campaigns.SLICE)
     assert verdict.failures == []
-    assert faults == 9
+    assert faults == 10
 
 
 def test_only_a_fault_between_two_runs_explains_the_second() -> None:

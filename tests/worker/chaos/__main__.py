@@ -4,6 +4,7 @@
   processes   worker processes, connections and servers that die, stop or fall silent under load
   together    the same with a server that writes one image after the other and is killed as often as the workers
   upgrade     the same for a minute, with workers of an earlier commit (--from) in the same group
+  deploy      every 3 s a new worker starts and the oldest stops, for 10 minutes, at 500 messages a second
 
 It checks that nothing is lost, no result is repeated, only poison messages are dead letters, nothing is
 pending, no process is idle, and each repeated run of a plain handler has a cause. Each campaign takes new
@@ -26,14 +27,14 @@ from typing import Final
 
 from tests import campaigns
 from tests.campaigns import Outcome
-from tests.worker.chaos import simulated, upgrade
+from tests.worker.chaos import deploy, simulated, upgrade
 from tests.worker.chaos.scenarios import SCENARIOS
 from tests.worker.chaos.trial import Plan, Trial, Verdict
 from tests.worker.restarts import CHECKPOINTS
 
 NAME: Final = "chaos-worker"
 STORES: Final = ("headwater", "redis-8.2")
-PARTS: Final = ("simulated", "processes", "together", "upgrade")
+PARTS: Final = ("simulated", "processes", "together", "upgrade", "deploy")
 
 CRASHES: Final = 30_000
 """Simulated crashes in a full campaign."""
@@ -41,9 +42,11 @@ CRASHES: Final = 30_000
 TRIALS: Final = 50
 """Trials with processes in a full campaign, half of them on each store."""
 
-PLAN: Final = Plan(kills=40, pauses=10, cuts=10, server_kills=4, segfaults=2, messages=20_200)
+PLAN: Final = Plan(
+    kills=40, pauses=10, cuts=10, server_kills=4, segfaults=2, messages=20_200, holds=6
+)
 """One of these trials. Together they are 2,000 kills, 500 pauses, 500 cuts, 200 kills of the server and 100
-messages that segfault, in over 1,000,000 messages."""
+messages that segfault and 300 that hold the interpreter's lock, in over 1,000,000 messages."""
 
 TOGETHER_TRIALS: Final = 10
 TOGETHER: Final = Plan(kills=30, pauses=2, cuts=2, server_kills=30, messages=12_000)
@@ -53,7 +56,9 @@ times. A kill hits the server, its helper, or the time between the two."""
 KEPT: Final = Path("artifacts", "chaos-worker")
 """Directory for the logs of failed trials."""
 
-SHORTEST: Final = Plan(kills=2, pauses=1, cuts=1, server_kills=1, segfaults=1, messages=1_000)
+SHORTEST: Final = Plan(
+    kills=2, pauses=1, cuts=1, server_kills=1, segfaults=1, messages=1_000, holds=1
+)
 
 
 class Count:
@@ -139,6 +144,8 @@ def run_trial(part: str, store: str, seed: int, plan: Plan, ref: str) -> tuple[V
     trial: Trial
     if part == "upgrade":
         trial = upgrade.Upgrade(store, plan, seed=seed, tree=upgrade.tree_of(ref))
+    elif part == "deploy":
+        trial = deploy.Deploy(store, plan, seed=seed)
     else:
         trial = Trial(store, plan, seed=seed)
     verdict = trial.run()
@@ -166,6 +173,8 @@ def run_trials(part: str, scale: float, ref: str) -> list[Outcome]:
     if part == "upgrade":
         share = min(1.0, max(scale, 1 / 6))
         trials, plan = len(STORES), Plan(*(round(full * share) for full in upgrade.PLAN))
+    if part == "deploy":
+        trials, plan = len(STORES), deploy.PLAN._replace(deploys=round(deploy.PLAN.deploys * scale))
     counts: dict[str, Count] = {}
     for number in range(trials):
         store = STORES[number % len(STORES)]
@@ -208,7 +217,7 @@ def main() -> int:
     failed = 0
     for part in parts:
         if wanted.seed is not None and part != "simulated":
-            plans = {"upgrade": upgrade.PLAN, "together": TOGETHER}
+            plans = {"upgrade": upgrade.PLAN, "together": TOGETHER, "deploy": deploy.PLAN}
             plan = plans.get(part) or scaled(wanted.scale)[1]
             store = CHECKPOINTS if part == "together" else wanted.store
             verdict, _ = run_trial(part, store, wanted.seed, plan, wanted.ref)

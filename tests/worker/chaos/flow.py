@@ -24,6 +24,8 @@ from headwater.worker import Again, App, Backoff, Batch, Dead, Delivery, Stream
 
 CLAIM_AFTER: Final = "1s"
 TICK_SECONDS: Final = 0.05
+HOLD_MICROSECONDS: Final = 1_500_000
+"""Longer than ``CLAIM_AFTER``."""
 STALL_SECONDS: Final = 0.1
 """Delay of a tick that counts as a stall. Leases are renewed every 0.11 s and end after 1 s."""
 
@@ -101,6 +103,8 @@ async def bill(order: Order, delivery: Delivery) -> Invoice:
             raise Dead("as requested")
         case "segfault":
             ctypes.string_at(0)
+        case "hold":
+            ctypes.PyDLL(None).usleep(HOLD_MICROSECONDS)  # keeps the interpreter's lock
     return Invoice(order.id)
 
 

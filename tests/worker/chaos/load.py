@@ -14,7 +14,7 @@ from tests.worker.chaos import flow
 from tests.worker.chaos.events import STALL, Event
 
 KINDS: Final = {"": 46, "yield": 40, "again": 6, "late": 2, "fail": 4, "dead": 2}
-"""Percentage of each kind of message. Messages that segfault are counted separately."""
+"""Percentage of each kind of message. Those that are faults of the trial come in addition."""
 
 DEAD: Final = ("dead", "segfault")
 
@@ -35,8 +35,8 @@ class Load:
         self.confirmed: set[int] = set()
         self.stalls: list[Event] = []
         """Times when the server did not reply although it was not killed."""
-        self.segfaults = 0
-        """Number of messages that kill their process, to be published next."""
+        self.next: list[str] = []
+        """Kinds of messages to be published next."""
         self.flowing = True
         """While true, publishing continues beyond ``messages``. The trial clears it after the last fault."""
         self._chance = chance
@@ -81,9 +81,8 @@ class Load:
                 self.stalls.append(Event(STALL, None, began, time.monotonic()))
 
     def _kind(self) -> str:
-        if self.segfaults:
-            self.segfaults -= 1
-            return "segfault"
+        if self.next:
+            return self.next.pop()
         return self._chance.choices([*KINDS], [*KINDS.values()])[0]
 
     async def _waiting(self) -> int:

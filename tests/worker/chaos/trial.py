@@ -7,6 +7,8 @@ pause         SIGSTOP for longer than ``claim_after``, then SIGCONT
 cut           connections closed, or silent for a while, or silent for good
 server kill   SIGKILL of the server, which syncs every write, and its restart with the same data
 segfault      a message that kills each process that handles it
+hold          a message whose handler keeps the interpreter's lock for longer than ``claim_after``
+deploy        a new worker process, then SIGTERM of the oldest one
 """
 
 from __future__ import annotations
@@ -49,10 +51,12 @@ class Plan(NamedTuple):
     server_kills: int = 0
     segfaults: int = 0
     messages: int = 0
+    holds: int = 0
+    deploys: int = 0
 
     def faults(self, chance: random.Random) -> list[str]:
         """All faults, in random order."""
-        names = ("kills", "pauses", "cuts", "server_kills", "segfaults")
+        names = ("kills", "pauses", "cuts", "server_kills", "segfaults", "holds", "deploys")
         found = [name for name in names for _ in range(getattr(self, name))]
         chance.shuffle(found)
         return found
@@ -94,8 +98,12 @@ class Trial:
         """The workers of this trial."""
         return Workers(url, directory, size=WORKERS, supervised=self.supervised)
 
+    def load(self, url: str) -> Load:
+        """The messages of this trial."""
+        return Load(url, self.chance, messages=self.plan.messages)
+
     async def _run(self, server: Restarting, directory: Path) -> Verdict:
-        load = Load(server.url, self.chance, messages=self.plan.messages)
+        load = self.load(server.url)
         async with self.workers(server.url, directory) as workers:
             publishing, probing = asyncio.create_task(load.run()), asyncio.create_task(load.probe())
             await self._until(
@@ -121,9 +129,9 @@ class Trial:
             self.failures += judge(client, load)
         self.failures += [f"a false alarm of the server: {line}" for line in server.alarms()]
         self.done["messages"] = len(load.confirmed)
-        return self.verdict(directory, self._verdict(directory, load))
+        return self.verdict(directory, load, self._verdict(directory, load))
 
-    def verdict(self, directory: Path, verdict: Verdict) -> Verdict:
+    def verdict(self, directory: Path, load: Load, verdict: Verdict) -> Verdict:
         """Add further checks to the verdict. A subclass may override it."""
         return verdict
 
@@ -132,7 +140,7 @@ class Trial:
         plain = {
             (consumer, number): found
             for (consumer, number), found in runs.items()
-            if consumer == "audit" or load.kinds[number] in ("", "yield")
+            if consumer == "audit" or load.kinds[number] in ("", "yield", "hold")
         }
         reasons, unexplained = repeated(plain, [*self.events, *stalls, *load.stalls])
         never = [number for number in load.confirmed if ("audit", number) not in runs]
@@ -143,13 +151,19 @@ class Trial:
 
     # --- faults -----------------------------------------------------------------------------------
 
+    def pause(self) -> float:
+        """Seconds until the next fault."""
+        return self.chance.uniform(0, SPREAD_SECONDS)
+
     async def _faults(self, server: Restarting, workers: Workers, load: Load) -> None:
         pending: list[asyncio.Task[None]] = []
         for fault in self.plan.faults(self.chance):
-            await asyncio.sleep(self.chance.uniform(0, SPREAD_SECONDS))
+            await asyncio.sleep(self.pause())
             self.done[fault] += 1
-            if fault == "segfaults":
-                load.segfaults += 1
+            if fault in ("segfaults", "holds"):
+                load.next.append(fault.removesuffix("s"))
+            elif fault == "deploys":
+                await workers.replace()
             elif fault == "server_kills":
                 await self._kill_server(server)
             else:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.machine import ROOT
+from tests.worker.chaos.load import Load
 from tests.worker.chaos.trial import WORKERS, Plan, Trial, Verdict
 from tests.worker.chaos.workers import Workers
 
@@ -68,7 +69,7 @@ class Upgrade(Trial):
         found.tree = self.tree
         return found
 
-    def verdict(self, directory: Path, verdict: Verdict) -> Verdict:
+    def verdict(self, directory: Path, load: Load, verdict: Verdict) -> Verdict:
         """Check that processes of both commits ran; otherwise the trial proves nothing."""
         places = [path.read_text() for path in directory.glob("tree-*")]
         old = sum(Path(place).is_relative_to(self.tree) for place in places)

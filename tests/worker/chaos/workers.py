@@ -42,6 +42,8 @@ class Workers:
         self.segfaults = 0
         """Number of processes that a message killed."""
         self.stopped: set[int] = set()
+        self.stops: list[float] = []
+        """Seconds that each replaced worker took to stop."""
         self._killed: set[int] = set()
         self._behind: dict[Proxy, list[int]] = {}
         """The processes that each proxy has served."""
@@ -153,6 +155,26 @@ class Workers:
         finally:
             self.stopped.discard(pid)
         self.events.append(Event("SIGSTOP", pid, began, time.monotonic()))
+
+    async def replace(self) -> None:
+        """Start a worker and stop the oldest one, as a rolling deploy does."""
+        await self._add()
+        new, _proxy = self._workers[-1]
+        runs = self.directory / f"runs-{new.pid}"
+        await eventually(
+            lambda: runs.exists() and runs.stat().st_size, "the new worker handles a message"
+        )
+        worker, behind = self._workers.pop(0)
+        began = time.monotonic()
+        worker.signal(signal.SIGTERM)
+        status = await asyncio.to_thread(worker.wait)
+        self.stops.append(time.monotonic() - began)
+        if status != 0:
+            self.deaths.append(
+                f"a replaced worker ended with status {status}: {worker.log()[-800:]}"
+            )
+        self._end(worker)
+        await behind.close()
 
     async def disturb(self, pid: int, how: str, seconds: float) -> None:
         """Cut the process's connections, or stall them for a while or for good."""
