@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
 
 from headwater import App, Stream
+from headwater.groups.operation import Operation, Refused, run
+from headwater.operations.scheduled import PAGE, cancel_all
 
 pytestmark = pytest.mark.slow
 
@@ -73,3 +76,35 @@ def test_scheduled_messages_are_cancelled_once(
         "scheduled", "cancel", "orders", "--all", "--yes"
     )
     run_headwater("scheduled", "cancel", "orders", status=2)
+
+
+def test_what_was_cancelled_before_a_refusal_is_recorded(url: str, three: list[str]) -> None:
+    # Given two pages of ids, and an operator who loses the right to cancel after the first page
+    ids = three + [f"1-{number}" for number in range(1, PAGE)]
+    with redis.Redis.from_url(url) as admin:
+        admin.execute_command("ACL", "SETUSER", "operator", "reset", "on", "nopass", "+@all", "~*")
+
+        def denied_after_a_page(operation: Operation[list[str]]) -> Operation[list[str]]:
+            replies = yield next(operation)
+            admin.execute_command("ACL", "SETUSER", "operator", "-xdel")
+            while True:
+                try:
+                    commands = operation.send(replies)
+                except StopIteration as end:
+                    cancelled: list[str] = end.value
+                    return cancelled
+                replies = yield commands
+
+        # When all are cancelled, then the second page is refused
+        with (
+            redis.Redis.from_url(url, username="operator", password="any") as operator,
+            pytest.raises(Refused, match="xdel"),
+        ):
+            run(operator, denied_after_a_page(cancel_all("orders", ids)))
+        # And the record says what the first page cancelled, and by whom
+        records: Any = admin.xrange("{orders}:hw:actions")
+        ((_, fields),) = records
+        assert fields[b"entries"] == b"3"
+        assert fields[b"refused"] == b"%d" % (len(ids) - 3)
+        assert (fields[b"user"], fields[b"first"]) == (b"operator", three[0].encode())
+        admin.execute_command("ACL", "DELUSER", "operator")
