@@ -88,6 +88,20 @@ def test_a_user_that_deletes_itself_gets_the_reply_and_is_disconnected(start: St
         assert exchange(server.port, requests + encode("PING")) == OK + b":1\r\n"
 
 
+def test_a_user_with_a_hundred_thousand_rules_is_made_before_a_client_times_out(
+    start: Start,
+) -> None:
+    server = start()
+    with connected(server.port) as admin:
+        # Given a hundred thousand rules for one command, of which all but one are then withdrawn
+        rules = [f"+select|{number}" for number in range(100_000)]
+        assert admin.ask("ACL", "SETUSER", "alice", "on", *rules) == OK
+        assert admin.ask("ACL", "DRYRUN", "alice", "select", "99999") == OK
+        assert admin.ask("ACL", "SETUSER", "alice", "-select", rules[7], "+get", rules[7]) == OK
+        # Then each is described once, where it was given last
+        assert b"-select +get +select|7\r\n" in admin.ask("ACL", "GETUSER", "alice")
+
+
 def test_client_kill_closes_connections_of_a_user(start: Start) -> None:
     server = start()
     with connected(server.port) as admin, connected(server.port) as alice:

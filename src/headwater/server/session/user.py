@@ -87,10 +87,11 @@ class Selector:
         self.future = False
         self.allowed: set[str] = set()
         """Full names of permitted commands and subcommands."""
-        self.first_arguments: dict[str, list[bytes]] = {}
+        self.first_arguments: dict[str, dict[bytes, None]] = {}
         """Commands that are permitted only with one of these first arguments, in lower case."""
-        self.command_rules: list[str] = []
-        """The description after ``+@all`` or ``-@all``."""
+        self.command_rules: dict[str, bool] = {}
+        """The description after ``+@all`` or ``-@all``: names of commands and categories, and whether they are
+        permitted."""
         self.all_keys = False
         self.patterns: dict[bytes, KeyPattern] = {}
         self.all_channels = all_channels
@@ -106,8 +107,8 @@ class Selector:
         made = Selector(all_channels=self.all_channels)
         made.all_commands, made.future = self.all_commands, self.future
         made.allowed = set(self.allowed)
-        made.first_arguments = {name: list(words) for name, words in self.first_arguments.items()}
-        made.command_rules = list(self.command_rules)
+        made.first_arguments = {name: dict(words) for name, words in self.first_arguments.items()}
+        made.command_rules = dict(self.command_rules)
         made.all_keys = self.all_keys
         made.patterns = dict(self.patterns)
         made.channels = dict(self.channels)
@@ -130,7 +131,8 @@ class Selector:
     def describe_commands(self) -> bytes:
         """Format the permitted commands: ``-@all +@stream -xgroup|destroy``."""
         first = "+@all" if self.future else "-@all"
-        return " ".join([first, *self.command_rules]).encode("utf-8", "surrogateescape")
+        rules = (f"{'+' if allow else '-'}{name}" for name, allow in self.command_rules.items())
+        return " ".join([first, *rules]).encode("utf-8", "surrogateescape")
 
     def describe_keys(self) -> bytes:
         """Format the permitted keys: ``~orders:* %R~audit``."""

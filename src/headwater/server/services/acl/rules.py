@@ -344,13 +344,12 @@ def _change(selector: Selector, name: str, *, allow: bool) -> None:
 
 def _remember(selector: Selector, name: str, *, allow: bool) -> None:
     """Append a rule to the description, and remove the rules that it overrides."""
-    part = f"{name}|"
-    kept = [
-        rule
-        for rule in selector.command_rules
-        if rule[1:] != name and not rule[1:].startswith(part)
-    ]
-    selector.command_rules = [*kept, ("+" if allow else "-") + name]
+    rules = selector.command_rules
+    rules.pop(name, None)  # the new rule comes last
+    if "|" not in name:  # a part of a command has no parts
+        for each in [rule for rule in rules if rule.startswith(f"{name}|")]:
+            del rules[each]
+    rules[name] = allow
 
 
 def _change_command(selector: Selector, name: str, *, allow: bool) -> None:
@@ -380,7 +379,5 @@ def _allow_part(selector: Selector, name: str) -> None:
         _change(selector, _find(name), allow=True)
     else:
         word = part.encode("utf-8", "surrogateescape")
-        words = selector.first_arguments.setdefault(container, [])
-        if word not in words:
-            words.append(word)
+        selector.first_arguments.setdefault(container, {})[word] = None
     _remember(selector, name, allow=True)
