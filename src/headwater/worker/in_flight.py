@@ -93,7 +93,7 @@ class InFlight:
             deadline_s=deadline_s(lease_ms),
         )
         self._sender = SettlementSender(
-            self._retrying, self.ask, lambda what: self.the_session().settle(what)
+            self._retrying, self.ask, lambda *what: self.the_session().settle(*what)
         )
         self._rejoining = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
