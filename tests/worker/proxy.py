@@ -23,6 +23,9 @@ class Proxy:
         self.requests = self.replies = 0
         """How many bytes were forwarded to the target, and back."""
         self._link = asyncio.Lock(), asyncio.Lock()
+        self.answers = asyncio.Event()
+        """Cleared while replies are held back."""
+        self.answers.set()
         self._flows = asyncio.Event()
         self._flows.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -74,6 +77,7 @@ class Proxy:
                 if way == 0:
                     self.requests += len(data)
                 else:
+                    await self.answers.wait()
                     self.replies += len(data)
                 sink.write(data)
                 await sink.drain()

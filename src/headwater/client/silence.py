@@ -57,13 +57,23 @@ def _pause(deadline: float) -> float:
 class Silence:
     """The silence of ``sock`` during a command of ``size`` bytes and its reply."""
 
-    __slots__ = ("_began", "_due", "_first", "_last", "_moved_at", "_said", "_size", "_sock")
+    __slots__ = (
+        "_began",
+        "_due",
+        "_first",
+        "_flows_at",
+        "_last",
+        "_moved_at",
+        "_said",
+        "_size",
+        "_sock",
+    )
 
     def __init__(self, sock: Any, *, size: int = 0) -> None:
         self._sock = sock
         self._size = size
         self._began = self._moved_at = monotonic()
-        self._due = 0.0
+        self._due = self._flows_at = 0.0
         self._last: tuple[int, int] | None = None
         self._said = False
         progress = PROGRESS.get()
@@ -75,6 +85,10 @@ class Silence:
         """Begin to write the command or to wait for a reply. Return in how many seconds to call `look`."""
         self._moved_at, self._last = monotonic(), None
         pause = wait + _pause(deadline)
+        if PROGRESS.get() is not None:
+            pause = min(
+                pause, LONGEST_PAUSE
+            )  # a large reply to a command that may block is seen soon
         self._due = self._moved_at + pause
         return pause
 
@@ -89,10 +103,11 @@ class Silence:
         found = _moved(self._sock)
         if self._last is not None and found != self._last:
             self._moved_at = now
+            self._flows_at = self._flows_at or now
         self._first, self._last = self._first or found, found
         if (progress := PROGRESS.get()) is not None:
             progress.of = self
-            if now - self._began - wait > deadline and not self._said:
+            if self._flows_at and now - self._flows_at > deadline and not self._said:
                 self._said = True
                 progress.slow(self)
         over = self._moved_at + wait + deadline + self.sent / PASSED_ON
@@ -127,11 +142,6 @@ class Silence:
     def moved_at(self) -> float:
         """When bytes were last seen to move, by the monotonic clock."""
         return self._moved_at
-
-    @property
-    def seconds(self) -> float:
-        """How long the command has been under way."""
-        return monotonic() - self._began
 
     def _since_first(self, which: int) -> int:
         now = _moved(self._sock)
