@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import msgspec
 import pytest
@@ -124,8 +125,8 @@ async def test_a_stop_that_runs_out_of_grace_says_which_result_was_under_way(
             (loop,) = running.loops.values()
             await eventually(lambda: loop.flow.joined)
             link.rate = RATE
-            (entry,) = [await store.look.xadd("orders", {"id": str(LARGE)})]
-            await eventually(lambda: loop.in_flight.settler.under_way())
+            entry: Any = await store.look.xadd("orders", {"id": str(LARGE)})
+            await eventually(loop.in_flight.settler.under_way)
         # When the worker stops within a second, then the log says what was under way
         name = entry.decode()
     (line,) = [one.message for one in caplog.records if "still owns" in one.message]
@@ -142,7 +143,7 @@ async def test_a_stop_takes_no_longer_than_a_large_result_needs(store: Store) ->
             await eventually(lambda: loop.flow.joined)
             link.rate = RATE
             await store.look.xadd("orders", {"id": str(LARGE)})
-            await eventually(lambda: loop.in_flight.settler.under_way())
+            await eventually(loop.in_flight.settler.under_way)
     # Then the worker has published it and left the group
     assert len(await store.results(reports)) == 1
     assert await store.consumers() == []
@@ -178,7 +179,7 @@ async def test_a_large_reply_is_not_interrupted_and_is_named_while_it_is_under_w
         link.rate = RATE
         async with working(app) as running:
             (loop,) = running.loops.values()
-            await eventually(lambda: loop.fetcher.large_reply())
+            await eventually(loop.fetcher.large_reply)
             before = link.replies
             # When another worker could claim them
             async with working(other) as others:

@@ -148,7 +148,7 @@ class Silence:
         return 0 if now is None or self._first is None else now[which] - self._first[which]
 
 
-class Progress:
+class TransferProgress:
     """What the connection of a task moves at present, for reports. Only what is large or takes long is in it.
     ``slow`` is called once for each transfer that takes longer than a deadline."""
 
@@ -167,4 +167,4 @@ class Progress:
             self.of = None
 
 
-PROGRESS: ContextVar[Progress | None] = ContextVar("progress", default=None)
+PROGRESS: ContextVar[TransferProgress | None] = ContextVar("progress", default=None)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.client.redaction import redacted
-from headwater.client.silence import LARGE, Progress, Silence
+from headwater.client.silence import LARGE, Silence, TransferProgress
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Delivered, MemberReader, drop_gone, recover
@@ -99,7 +99,7 @@ class Fetcher:
         self._who = f"reader of {consumer.stream.name}/{consumer.group}"
         self.pause = Pause()
         self._answered_at = clock.monotonic()
-        self._progress = Progress(self._log_large)
+        self._progress = TransferProgress(self._log_large)
         self._waits = False
         self._recover_at = 0.0
         self._connections = connections

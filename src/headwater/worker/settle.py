@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from headwater.client.silence import Progress, Silence
+from headwater.client.silence import Silence, TransferProgress
 from headwater.groups.settling import How, Settlement, SettleOutcome, size_of
 from headwater.worker.clocks import Timer, Timers
 from headwater.worker.outcome import Ending
@@ -70,7 +70,7 @@ class Settler:
         self._ready = asyncio.Event()
         self._timer: Timer | None = None
         self._in_flight = 0
-        self._alone: dict[int, tuple[Queued, Progress]] = {}
+        self._alone: dict[int, tuple[Queued, TransferProgress]] = {}
         self._lanes = asyncio.Semaphore(ALONE_AT_ONCE)
         self._busy_since: float | None = None
         self._empty = Changes()
@@ -197,7 +197,9 @@ class Settler:
         self._empty.notify()
 
     async def _flush_alone(self, queued: Queued) -> None:
-        progress = Progress(lambda silence: log.info("still sending %s", _sent(queued, silence)))
+        progress = TransferProgress(
+            lambda silence: log.info("still sending %s", _sent(queued, silence))
+        )
         self._alone[id(queued)] = queued, progress
         try:
             async with self._lanes:
