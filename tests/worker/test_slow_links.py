@@ -130,8 +130,8 @@ async def test_a_stop_that_runs_out_of_grace_says_which_result_was_under_way(
         # When the worker stops within a second, then the log says what was under way
         name = entry.decode()
     (line,) = [one.message for one in caplog.records if "still owns" in one.message]
-    assert f"the result of {name} of orders (" in line
-    assert "of 1.5 MB sent) was still under way" in line
+    assert f"the time to stop was over, with the result of {name} of orders (" in line
+    assert "of 1.5 MB sent)" in line
     assert await store.results(reports) == []
 
 
@@ -147,6 +147,18 @@ async def test_a_stop_takes_no_longer_than_a_large_result_needs(store: Store) ->
     # Then the worker has published it and left the group
     assert len(await store.results(reports)) == 1
     assert await store.consumers() == []
+
+
+async def test_a_large_message_delays_no_other_of_its_publisher(store: Store) -> None:
+    async with proxy(store.url) as link, App(link.url) as app:
+        await app.send(orders, Order(0))
+        link.rate = 2 * RATE
+        large = asyncio.create_task(app.send(documents, Document("x" * SIZE)))
+        await eventually(lambda: link.requests > SIZE / 10)
+        await app.send(orders, Order(1))
+        assert not large.done()
+        await large
+    assert await store.look.xlen(documents.name) == 1
 
 
 class Document(msgspec.Struct):
@@ -195,6 +207,27 @@ async def test_a_large_reply_is_not_interrupted_and_is_named_while_it_is_under_w
     assert loop.telemetry.counters.lost == 0
     assert "a large reply of the store is under way" in caplog.text
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+async def test_a_stop_hands_back_what_a_large_reply_brings(store: Store) -> None:
+    # Given a worker with a large reply under way
+    async with proxy(store.url) as link:
+        app, handled = reading(link.url)
+        for _ in range(3):
+            await store.look.xadd(documents.name, {"text": "x" * (SIZE // 3)})
+        link.rate = RATE
+        async with working(app, grace=600) as running:
+            (loop,) = running.loops.values()
+            await eventually(loop.fetcher.large_reply)
+            before = link.replies
+    # When it stops, then it receives the reply to its end and hands back its entries, uncounted
+    assert handled == []
+    assert link.replies - before < 1.1 * SIZE
+    assert [count for _id, _owner, _idle, count in await store.pending(stream=documents.name)] in (
+        [],
+        [0, 0, 0],
+    )
+    assert await store.consumers(stream=documents.name) == []
 
 
 async def _named(store: Store, member: Member) -> bool:

@@ -1,7 +1,7 @@
 """Collects settlements and sends them in batches: 256 of them, a handler's whole batch, or those of 5 ms.
 
-Rule 1. A settlement that was added earlier is sent with an earlier batch or the same one. Each entry is settled
-        once.
+Rule 1. A settlement that was added earlier is sent with an earlier batch or the same one, except for large ones (rule
+        4). Each entry is settled once.
 Rule 2. A batch is sent at once if it is full, or if a handler slot has nothing to do, so that collecting does not
         slow an idle worker.
 Rule 3. A batch is repeated until its reply arrives. Repeating it does no harm (`groups.settling`).

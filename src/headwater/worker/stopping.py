@@ -160,14 +160,14 @@ class Stopping:
             if not leaving.done() and at_once.is_set():
                 await self._within(_finished(leaving), min(left, LEAVING_SECONDS))
         finally:
-            under_way = self._in_flight.settler.under_way()
+            under_way = self._in_flight.settler.under_way() or self._fetcher.large_reply()
             slow.cancel()
             leaving.cancel()
         await asyncio.wait([leaving])
         if leaving.cancelled():
             log.warning(
                 "%s: %s still owns entries (%d) until they are claimed",
-                f"the time to stop was over, and {under_way} was still under way"
+                f"the time to stop was over, with {under_way}"
                 if under_way
                 else "the store did not answer before the stop",
                 self._consumer_name,
