@@ -1,5 +1,5 @@
 """A TCP proxy that can close a connection before a request reaches the server, or after the server has
-replied and before the client has the reply."""
+replied and before the client has the reply; and that can be slow."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ class CuttingProxy:
         self.connections = 0
         self.silent = False
         """Whether replies are dropped while the connection stays open."""
+        self.rate: float | None = None
+        """How many bytes a second a connection takes in each direction."""
+        self.piece = 16 * 1024
+        self._closed = threading.Event()
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -38,6 +42,7 @@ class CuttingProxy:
 
     def close(self) -> None:
         """Refuse new connections and close the open ones."""
+        self._closed.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
@@ -59,6 +64,14 @@ class CuttingProxy:
                 self.cuts.remove(cut)
                 return cut
         return None
+
+    def received(self, sock: socket.socket) -> bytes:
+        """Return what has arrived; as much as the rate allows, and later."""
+        rate = self.rate
+        data = sock.recv(self.piece if rate else 1 << 20)
+        if rate:
+            self._closed.wait(len(data) / rate)
+        return data
 
     def _accept(self) -> None:
         while True:
@@ -90,7 +103,7 @@ class _Link:
 
     def _forward(self) -> None:
         with suppress(OSError):
-            while request := self._client.recv(1 << 20):
+            while request := self._proxy.received(self._client):
                 cut = self._proxy.take(request)
                 if cut is not None and cut.when == "before":
                     break
@@ -102,7 +115,7 @@ class _Link:
 
     def _answer(self) -> None:
         with suppress(OSError):
-            while answer := self._server.recv(1 << 20):
+            while answer := self._proxy.received(self._server):
                 if self._cutting:
                     break
                 if not self._proxy.silent:

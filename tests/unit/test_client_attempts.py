@@ -90,14 +90,6 @@ def test_waits_add_up() -> None:
     assert sent.wait == 0.75
 
 
-def test_a_reply_may_take_the_wait_of_its_command_and_the_usual_time() -> None:
-    sent = Sent()
-    sent.note(commands("XREAD BLOCK 500 STREAMS s $"))
-    assert sent.answer_seconds(30.0) == 30.5
-    sent.note(commands("XREAD BLOCK 0 STREAMS s $"))
-    assert sent.answer_seconds(30.0) is None
-
-
 # --- attempts -------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,14 @@ from headwater.groups.settling import Addition, How, Settlement, SettleOutcome
 from headwater.testing import ManualClock
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
-from headwater.worker.settle import BATCH, BATCH_BYTES, BATCH_RESULTS, Queued, Settler
+from headwater.worker.settle import (
+    ALONE_AT_ONCE,
+    ALONE_BYTES,
+    BATCH,
+    BATCH_RESULTS,
+    Queued,
+    Settler,
+)
 
 MEMBER = Member("s", "g", "c", 1_000, Capabilities(verbs=True, cluster=False, server="test"))
 
@@ -120,16 +127,54 @@ async def test_a_shared_settlement_that_did_nothing_is_repeated_entry_by_entry()
 
 
 async def test_a_batch_is_bounded_in_entries_and_bytes() -> None:
-    # Given more than a batch of small results, then three large ones
-    large = b"x" * (BATCH_BYTES // 2 + 1)
+    # Given more than a batch of small results, then three that fill half a batch each
+    half = b"x" * (ALONE_BYTES // 2 + 1)
     small = [an_entry(number, to("results")) for number in range(BATCH + 1)]
-    big = [an_entry(number, to("results", large)) for number in range(1_000, 1_003)]
+    big = [an_entry(number, to("results", half)) for number in range(1_000, 1_003)]
 
     # When they are settled
     batches, _ended = await sent([*small, *big])
 
     # Then a batch ends with its 256th entry, or with the result that fills it
     assert [len(one.ids) for batch in batches for one in batch] == [BATCH, 3, 1]
+
+
+async def test_large_results_are_sent_alone_a_few_at_a_time_and_delay_no_other() -> None:
+    # Given large results before small ones, and a store that does not answer for the large ones
+    large = [an_entry(n, to("results", b"x" * ALONE_BYTES)) for n in range(ALONE_AT_ONCE + 1)]
+    small = [an_entry(number, to("results")) for number in range(10, 13)]
+    begun: list[list[bytes]] = []
+    settled: list[bytes] = []
+    answer = asyncio.Event()
+
+    async def send(settlements: list[Settlement]) -> list[SettleOutcome]:
+        ids = [entry_id for one in settlements for entry_id in one.ids]
+        begun.append(ids)
+        if len(ids) == 1:
+            await answer.wait()
+        return [SettleOutcome(done=True)] * len(settlements)
+
+    def end(queued: Queued, _outcome: SettleOutcome) -> None:
+        settled.extend(owned.id for owned in queued.entries)
+
+    settler = Settler(ManualClock(), send, end)
+    for one in [*large, *small]:
+        settler.add(one)
+    settler.hurry()
+    running = asyncio.create_task(settler.run())
+    while len(begun) < 1 + ALONE_AT_ONCE:  # noqa: ASYNC110 - until it waits
+        await asyncio.sleep(0)
+
+    # Then the small ones are settled in one batch, and at most two large ones are under way
+    assert settled == [owned.id for owned in small]
+    assert sorted(begun, key=len) == [[b"0-0"], [b"1-0"], [b"10-0", b"11-0", b"12-0"]]
+    assert settler.under_way().startswith("the result of 0-0 of s (0.0 of 0.3 MB sent)")
+    # When the store answers, then the others follow
+    answer.set()
+    await settler.drained()
+    assert len(settled) == len(small) + len(large)
+    assert settler.under_way() == ""
+    running.cancel()
 
 
 async def test_a_batch_is_bounded_in_results() -> None:

@@ -1,4 +1,4 @@
-"""A TCP proxy between a worker and its store that can cut connections, stall or change its target."""
+"""A TCP proxy between a worker and its store that can cut connections, stall, be slow or change its target."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
+
+PIECE = 16 * 1024
 
 
 class Proxy:
@@ -16,6 +18,14 @@ class Proxy:
         self.url = ""
         self.connections = 0
         """Number of connections accepted so far."""
+        self.rate: float | None = None
+        """How many bytes a second the link takes in each direction, all connections together."""
+        self.requests = self.replies = 0
+        """How many bytes were forwarded to the target, and back."""
+        self._link = asyncio.Lock(), asyncio.Lock()
+        self.answers = asyncio.Event()
+        """Cleared while replies are held back."""
+        self.answers.set()
         self._flows = asyncio.Event()
         self._flows.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -48,17 +58,27 @@ class Proxy:
         except OSError:
             writer.close()
             return
-        for source, sink in ((reader, back), (there, writer)):
-            task = asyncio.create_task(self._pump(source, sink))
+        for way, (source, sink) in enumerate(((reader, back), (there, writer))):
+            task = asyncio.create_task(self._pump(source, sink, way))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, way: int
+    ) -> None:
         self._writers.add(sink)
         flows = self._flows
         try:
-            while data := await source.read(65_536):
+            while data := await source.read(PIECE):
                 await flows.wait()
+                if self.rate is not None:
+                    async with self._link[way]:
+                        await asyncio.sleep(len(data) / self.rate)
+                if way == 0:
+                    self.requests += len(data)
+                else:
+                    await self.answers.wait()
+                    self.replies += len(data)
                 sink.write(data)
                 await sink.drain()
         except OSError:

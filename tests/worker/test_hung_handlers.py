@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.hung import read_hung, write_hung
+from headwater.groups.hung import read_said, write_hung
 from headwater.groups.operation import run as run_operation
 from headwater.groups.pending import groups
 from headwater.operations.causes import CauseName, causes
@@ -61,12 +61,12 @@ async def test_a_consumer_hangs_after_a_minute_without_an_end(
         assert caplog.text.count("hung: every slot is busy") == 1
         assert "await go_on.wait()" in caplog.text
         # And `explain` knows it, until it works again
-        assert "bill" in next(iter(run_operation(t.look, read_hung("orders", "g")).values()))
+        assert "bill" in next(iter(run_operation(t.look, read_said("orders", "g"))[0].values()))
         go_on.set()
         await t.settle()
         assert hung(app) == ""
         await t.advance("3s")
-        assert run_operation(t.look, read_hung("orders", "g")) == {}
+        assert run_operation(t.look, read_said("orders", "g")) == ({}, {})
 
 
 async def test_the_declared_timeout_is_the_measure() -> None:

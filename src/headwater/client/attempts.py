@@ -11,7 +11,6 @@ Rule 4. If a command may have run, the error says so; otherwise it is redis-py's
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadingError
 
@@ -90,10 +89,6 @@ class Sent:
                 self.unrepeatable = name
             self._follow(name)
             self.wait += wait_seconds(command)
-
-    def answer_seconds(self, socket_timeout: float) -> float | None:
-        """Return how long the reply may take after blocking commands; None for no limit."""
-        return None if self.wait == inf else self.wait + socket_timeout
 
     def disconnected(self) -> None:
         """Forget WATCH and MULTI: the server's session has ended."""

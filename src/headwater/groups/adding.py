@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from headwater.errors import NotReplicated
 from headwater.groups.operation import Command, Operation, Refused, Script, Word, accepted
-from headwater.groups.settling import LUA_WORDS, Addition
+from headwater.groups.settling import LOADED_BYTES, LUA_WORDS, Addition, size_of
 from headwater.groups.store_errors import CREDENTIALS, Remedy, Step, remedy
 from headwater.messages import dedupe_key
 
@@ -144,5 +144,6 @@ def _by_script(addition: Addition, key: str, window_ms: int) -> Operation[str]:
             f"{LUA_WORDS // 2}: write the message as one field (codec='json')"
         )
     keys: list[Word] = [addition.stream, dedupe_key(addition.stream, key)]
-    entry_id: bytes = yield from _ADD_ONCE.call(keys, [window_ms, *words])
+    large = size_of([addition]) > LOADED_BYTES
+    entry_id: bytes = yield from _ADD_ONCE.call(keys, [window_ms, *words], large=large)
     return entry_id.decode()

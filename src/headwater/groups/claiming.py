@@ -165,17 +165,19 @@ class MemberReader:
         replies = yield [
             ["XPENDING", member.stream, member.group, "IDLE", member.claim_after_ms, *rest],
             ["XDELAYED", member.stream, member.group, *rest],
-            ["XRANGE", member.stream, "-", "+", "COUNT", 1],
         ]
         ids: list[bytes] = [row[0] for row in accepted(replies[0])]
         more = len(ids) == HISTORY_ROWS
         self._looked_to = b"(" + ids[-1] if more else b"-"
         self._sweep_at = now + (claim_interval_ms(member) / 1000 if more else SWEEP_SECONDS)
+        if not ids:
+            return
         # Empty on a server without XDELAYED, or if an ACL rule forbids it.
         delayed = [] if isinstance(replies[1], Refused) else replies[1]
         waiting = {row[0] for row in delayed if row[1] > 0}
         first = MAX_ID
-        for entry in accepted(replies[2]):
+        replies = yield [["XRANGE", member.stream, "-", "+", "COUNT", 1]]
+        for entry in accepted(replies[0]):
             first = StreamID.parse(entry[0])
         gone = [one for one in ids if StreamID.parse(one) < first]
         asked = [one for one in ids[len(gone) :] if one not in waiting]

@@ -105,13 +105,20 @@ class Script:
 
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
-    def call(self, keys: Sequence[Word], arguments: Iterable[Word]) -> Operation[Any]:
-        """Run the script and return its reply. It is not repeated if the connection breaks: that is raised."""
+    def call(
+        self, keys: Sequence[Word], arguments: Iterable[Word], *, large: bool = False
+    ) -> Operation[Any]:
+        """Run the script and return its reply. It is not repeated if the connection breaks: that is raised.
+
+        ``large`` arguments are not sent twice to a server that does not know the script."""
         words = [len(keys), *keys, *arguments]
-        replies = yield [["EVALSHA", self.digest, *words]]
-        if isinstance(replies[0], Refused) and replies[0].code == "NOSCRIPT":
-            replies = yield [["EVAL", self.text, *words]]
-        return accepted(replies[0])
+        commands: list[Command] = [["EVALSHA", self.digest, *words]]
+        if large:
+            commands.insert(0, ["SCRIPT", "LOAD", self.text])  # a refusal is ignored
+        reply = (yield commands)[-1]
+        if isinstance(reply, Refused) and reply.code == "NOSCRIPT":
+            (reply,) = yield [["EVAL", self.text, *words]]
+        return accepted(reply)
 
 
 def mapping(reply: Any) -> dict[bytes, Any]:

@@ -14,6 +14,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias, TypeVar
 
 from headwater.groups.member import Member, Remade, join, look_again, rejoin
@@ -81,10 +82,12 @@ class GroupSession:
         self.mark, kept = yield from look_again(self.member, unsettled=unsettled, mark=self.mark)
         return kept
 
-    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
-        """Settle, in order. Entries that this member lost because another member created the group again
-        are taken again and settled. Raises `GroupVanished`."""
-        outcomes = yield from settle(self.member, settlements)
+    def settle(
+        self, settlements: Sequence[Settlement], unknown: AbstractSet[bytes] = frozenset()
+    ) -> Operation[list[SettleOutcome]]:
+        """Settle, in order; see `settling.settle`. Entries that this member lost because another member created the
+        group again are taken again and settled. Raises `GroupVanished`."""
+        outcomes = yield from settle(self.member, settlements, unknown)
         for one in settlements:
             if one.how not in FINAL:
                 self._handed_back[-1].update(one.ids)

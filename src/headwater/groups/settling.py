@@ -4,7 +4,8 @@ Rule 1. Failures, dead letters and entries that are handed back are owner-checke
         A success settles its entry as long as it is pending, regardless of its owner (``any_owner``): the first
         finisher settles, and the results of later ones are dropped.
 Rule 2. A settlement may be sent twice: the first ends what the second would need. So a batch whose reply was lost
-        is sent again.
+        is sent again. But first the store is asked whether its entries are still pending, if it has results: they
+        may be large.
 Rule 3. Settlements share commands, but a failure of one does not undo another.
 Rule 4. A settlement of several entries with results is one step: if one of them cannot be settled, none is.
         Without results, it settles those that can be.
@@ -13,6 +14,7 @@ Rule 4. A settlement of several entries with results is one step: if one of them
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -28,6 +30,8 @@ LUA_WORDS = 7_000
 SHARED_WORDS = 50_000
 """Most words of results that share one XSETTLE. A server accepts 1,048,576 in one command."""
 
+LOADED_BYTES = 64 * 1024
+"""For a result of this size the script is loaded before it is called."""
 
 SERVER_WORDS = 1024 * 1024
 """Most words of one command, on every server."""
@@ -125,11 +129,20 @@ class SettleOutcome(NamedTuple):
 _DONE = SettleOutcome(done=True)
 
 
-def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
+def settle(
+    member: Member, settlements: Sequence[Settlement], unknown: AbstractSet[bytes] = frozenset()
+) -> Operation[list[SettleOutcome]]:
     """Settle, and return one outcome for each settlement, in order. Raises `GroupVanished` if the group is
-    gone."""
+    gone.
+
+    ``unknown`` are entries that this member has tried to settle, without an answer. If none of a settlement's entries
+    is pending any more, the attempt was successful.
+    """
     if not any(s.additions for s in settlements):
         return (yield from _in_one_step(member, settlements))
+    doubtful = [s for s in settlements if s.additions and not unknown.isdisjoint(s.ids)]
+    if doubtful:
+        return (yield from _unless_settled(member, settlements, doubtful))
     # Keys in other slots cannot be written in the same step: publish first, then settle, at least once.
     apart = {n: s for n, s in enumerate(settlements) if s.additions and _apart(member, s)}
     refused = (yield from _published(apart)) if apart else {}
@@ -140,6 +153,19 @@ def settle(member: Member, settlements: Sequence[Settlement]) -> Operation[list[
     ]
     settled = iter((yield from _in_one_step(member, rest)))
     return [refused[n] if n in refused else next(settled) for n in range(len(settlements))]
+
+
+def _unless_settled(
+    member: Member, settlements: Sequence[Settlement], doubtful: Sequence[Settlement]
+) -> Operation[list[SettleOutcome]]:
+    """Ask which of the ``doubtful`` settlements were carried out, and settle the others."""
+    ids = [entry_id for one in doubtful for entry_id in one.ids]
+    replies = yield [["XPENDING", member.stream, member.group, one, one, 1] for one in ids]
+    pending = {one for one, reply in zip(ids, replies, strict=True) if accepted(reply)}
+    settled = [one in doubtful and pending.isdisjoint(one.ids) for one in settlements]
+    rest = [one for one, is_settled in zip(settlements, settled, strict=True) if not is_settled]
+    outcomes = iter((yield from settle(member, rest)))
+    return [_DONE if is_settled else next(outcomes) for is_settled in settled]
 
 
 def _in_one_step(
@@ -349,7 +375,8 @@ def _scripted(
                 places[addition.stream] = len(keys)
             added = addition.words()
             words += [places[addition.stream], len(added), *added]
-    replies = yield from SETTLE.call(keys, words)
+    large = len(settlements) == 1 and size_of(settlements[0].additions) > LOADED_BYTES
+    replies = yield from SETTLE.call(keys, words, large=large)
     return [_outcome(*pair) for pair in zip(settlements, replies, strict=True)]
 
 

@@ -50,6 +50,7 @@ from headwater.messages.keys import (
     poison_key,
     reader_key,
     related_key,
+    transfers_key,
 )
 
 if TYPE_CHECKING:  # msgspec is imported for the first message, not for the names of keys
@@ -162,4 +163,5 @@ __all__ = [
     "reader_key",
     "related_key",
     "trace_text",
+    "transfers_key",
 ]

@@ -128,6 +128,11 @@ def held_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:held:{group}")
 
 
+def transfers_key(stream: str, group: str) -> str:
+    """The hash of workers that move something large: ``{orders}:hw:transfers:billing``."""
+    return related_key(stream, f":hw:transfers:{group}")
+
+
 def hung_key(stream: str, group: str) -> str:
     """The hash of workers whose handlers do not end: ``{orders}:hw:hung:billing``."""
     return related_key(stream, f":hw:hung:{group}")

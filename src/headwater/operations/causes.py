@@ -50,6 +50,7 @@ class CauseName(StrEnum):
     GONE = "gone"
     TRIMMED = "trimmed unread"
     HUNG = "hung"
+    TRANSFER = "large transfer"
     SLOW = "slow"
     UNUSED = "unused consumers"
     HELD = "held by its key"
@@ -92,7 +93,8 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _gone(now)
     found += _trimmed(now)
     found += _hung(now)
-    if before is not None and not now.hung:
+    found += _transfers(now)
+    if before is not None and not now.hung and not now.transfers:
         found += _slow(now, before)
     found += _unused(now)
     found += _held(now)
@@ -229,6 +231,16 @@ def _hung(now: Observation) -> Iterator[Cause]:
             CauseName.HUNG,
             f"consumer {name}: {sentence}. Find out what the handler waits for, and give it a timeout; a restart of "
             "the process frees its slots.",
+        )
+
+
+def _transfers(now: Observation) -> Iterator[Cause]:
+    """Workers say that a large reply or result is under way. Nothing is stuck while bytes move."""
+    for name, sentence in sorted(now.transfers.items()):
+        yield Cause(
+            CauseName.TRANSFER,
+            f"consumer {name}: {sentence}. It takes the time that the link needs.",
+            normal=True,
         )
 
 

@@ -15,7 +15,7 @@ from headwater.groups.claiming import gone_from
 from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.early_claims import early_claims
 from headwater.groups.held import HeldKey, read_held
-from headwater.groups.hung import read_hung
+from headwater.groups.hung import read_said
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.groups.pending import (
     GroupInfo,
@@ -63,6 +63,8 @@ class Observation(NamedTuple):
     """What the server does not tell this user."""
     hung: Mapping[str, str]
     """The consumers all of whose handlers hang, and what they say of it."""
+    transfers: Mapping[str, str]
+    """The consumers that move something large, and what they say of it."""
 
     @property
     def seen_ms(self) -> int | None:
@@ -98,6 +100,7 @@ def observe(
     untold = [] if missing is not None else ["whether pending entries were deleted (EVAL_RO)"]
     if isinstance(replies[0], Refused):
         untold.append("which messages are suspected poison (HGETALL)")
+    hung, transfers = yield from read_said(of.stream, of.name)
     return Observation(
         stream=of.stream,
         at_ms=of.now_ms,
@@ -108,7 +111,8 @@ def observe(
         never_read=(yield from never_read(of.stream, of.name)),
         poison=_suspects(replies[0], examined),
         held=(yield from read_held(of.stream, of.name)),
-        hung=(yield from read_hung(of.stream, of.name)),
+        hung=hung,
+        transfers=transfers,
         early=(yield from early_claims(of.stream, of.name)),
         refusals=refused,
         unknown=[*unknown, *untold],

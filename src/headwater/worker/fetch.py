@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.client.redaction import redacted
+from headwater.client.silence import LARGE, Silence, TransferProgress
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import Delivered, MemberReader, drop_gone, recover
@@ -43,6 +44,7 @@ from headwater.worker.freshness import Freshness
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lost_entries import Losses
 from headwater.worker.ordered_fetch import OrderedFetch, OrderedReader
+from headwater.worker.settle import megabytes
 from headwater.worker.waiting import Changes, cancelled
 
 if TYPE_CHECKING:
@@ -54,7 +56,9 @@ RECOVER_SECONDS = 5.0
 """How often, at most, a reader looks for entries that it owns without knowing it."""
 
 LOOK_SECONDS = 1.0
-"""How often, at most, a read is preceded by a check for entries that were trimmed unread."""
+TIMES_LOOK = 20
+"""How often, at most, a read is preceded by a check for entries that were trimmed unread, and how much longer than such
+a check the pause is at least."""
 
 NAMED = 5
 """How many other consumers of the group the log names at most."""
@@ -95,6 +99,7 @@ class Fetcher:
         self._who = f"reader of {consumer.stream.name}/{consumer.group}"
         self.pause = Pause()
         self._answered_at = clock.monotonic()
+        self._progress = TransferProgress(self._log_large)
         self._waits = False
         self._recover_at = 0.0
         self._connections = connections
@@ -160,7 +165,22 @@ class Fetcher:
 
     def age(self, now: float) -> float:
         """Return the seconds since the store last answered a read; 0 while there is no room for more."""
-        return 0.0 if self._waits or self.stopping else max(0.0, now - self._answered_at)
+        if self._waits or self.stopping:
+            return 0.0
+        reply = self._progress.of
+        moved_at = reply.moved_at if reply is not None and reply.received else 0.0
+        return max(0.0, now - max(self._answered_at, moved_at))
+
+    def large_reply(self) -> str:
+        """Return how much has arrived of a large reply, in a sentence; an empty string if none is under way."""
+        reply = self._progress.of
+        if reply is None or reply.received < LARGE:
+            return ""
+        return f"a large reply of the store is under way, {megabytes(reply.received)} MB so far"
+
+    def _log_large(self, _reply: Silence) -> None:
+        if sentence := self.large_reply():
+            log.info("%s: %s", self._who, sentence)
 
     def _ends(self) -> bool:
         """Return whether to stop. A cancellation counts even if a library swallowed it, as asyncio.wait_for of
@@ -176,7 +196,8 @@ class Fetcher:
         while not self._ends():
             order = self._order
             if order is not None and (not order.reads or self._clock.monotonic() >= order.list_at):
-                await order.prepare(client, member)
+                with self._progress.watched():
+                    await order.prepare(client, member)
                 self._well()
                 continue
             limit = await self._room()
@@ -193,7 +214,8 @@ class Fetcher:
         interval = max(RECOVER_SECONDS, self.consumer.claim_after_ms / 1000)
         sent = self._clock.monotonic()
         self._recover_at = sent + interval
-        found, gone = await perform(client, recover(member, list(self._in_flight.owned)))
+        with self._progress.watched():
+            found, gone = await perform(client, recover(member, list(self._in_flight.owned)))
         await perform(client, drop_gone(member, gone, self._losses.pending))
         await self._take(found, sent=sent)
 
@@ -265,14 +287,18 @@ class Fetcher:
             # This process was suspended. A read that claims would claim its own entries.
             await self._in_flight.renew_now()
         if not self._suspects_only and self._clock.monotonic() >= self._look_at:
-            self._look_at = self._clock.monotonic() + LOOK_SECONDS
+            began = self._clock.monotonic()
             self._losses.unread(await perform(client, unread_lost(reader.member)))
+            # XINFO STREAM returns two whole entries, which may take long over a slow link.
+            now = self._clock.monotonic()
+            self._look_at = now + max(LOOK_SECONDS, TIMES_LOOK * (now - began))
         if self.paused or self._ends():
             return []  # requested meanwhile, when there was no read to end
         self._mark = self._in_flight.mark
         self._in_read = True
         try:
-            return await perform(client, reader.read(limit=limit, now=self._clock.monotonic()))
+            with self._progress.watched():
+                return await perform(client, reader.read(limit=limit, now=self._clock.monotonic()))
         finally:
             self._in_read = False
             self._changes.notify()

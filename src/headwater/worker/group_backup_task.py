@@ -1,5 +1,5 @@
 """The task of a consumer that writes the backup of its group (`groups.backup_writer`), whether its handlers hang
-(`groups.hung`), and for an ordered consumer which entries wait for their key (`groups.held`)."""
+or something large is under way (`groups.hung`), and for an ordered consumer which entries wait for their key (`groups.held`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
 from headwater.groups.held import HeldKey, write_held
-from headwater.groups.hung import write_hung
+from headwater.groups.hung import write_hung, write_transfers
 from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform
 from headwater.groups.session import GroupSession
@@ -34,15 +34,17 @@ class BackupTask:
         session: Callable[[], GroupSession | None],
         changes: Changes,
         hung: Callable[[], str],
+        transfers: Callable[[], str],
         held: Callable[[], Sequence[HeldKey]] | None = None,
     ) -> None:
         self._clock = clock
         self._client = client
         self._session = session
         self._changes = changes
-        self._hung = hung
+        self._sentences = ((hung, write_hung), (transfers, write_transfers))
         self._held = held
-        self._said_held = self._said_hung = False
+        self._said_held = False
+        self._said = [False, False]
         self._writer: BackupWriter | None = None
         self._refused = False
 
@@ -62,7 +64,7 @@ class BackupTask:
         try:
             done = await perform(self._client, self._writer.round())
             await self._say_held(member)
-            await self._say_hung(member)
+            await self._say(member)
             if done.replaced:
                 await perform(self._client, session.create_again(replaced=True))
                 return BACKUP_SECONDS  # the next round writes the restored entries
@@ -98,12 +100,13 @@ class BackupTask:
             )
         return done.again_ms / 1000
 
-    async def _say_hung(self, member: Member) -> None:
-        """Write that every slot hangs, if that is so, or was so the last time."""
-        hung = self._hung()
-        if hung or self._said_hung:
-            await perform(self._client, write_hung(member, hung))
-        self._said_hung = bool(hung)
+    async def _say(self, member: Member) -> None:
+        """Write that every slot hangs, and what is under way, if that is so, or was so the last time."""
+        for n, (found, write) in enumerate(self._sentences):
+            sentence = found()
+            if sentence or self._said[n]:
+                await perform(self._client, write(member, sentence))
+            self._said[n] = bool(sentence)
 
     async def _say_held(self, member: Member) -> None:
         """Write which entries wait for their key, if some do, or did the last time."""

@@ -8,6 +8,7 @@ cdef class InFlight:
     cdef public object session
     cdef public object reading
     cdef public object dropped
+    cdef public object unread
     cdef public Settler settler
     cdef object _settled
     cdef object _retrying

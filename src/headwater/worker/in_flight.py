@@ -83,6 +83,8 @@ class InFlight:
         """For an ordered consumer: whether this process is the reader."""
         self.dropped: Callable[[Owned], None] = lambda _owned: None
         """Called with each entry that another consumer owns now."""
+        self.unread: Callable[[], bool] = lambda: False
+        """Returns whether a large reply with further entries of this consumer is under way."""
         self.settler = Settler(clock, self._send, self._done, how=how, most=most)
         self._settled = settled
         self._retrying = RetryingClient(
@@ -93,7 +95,7 @@ class InFlight:
             deadline_s=deadline_s(lease_ms),
         )
         self._sender = SettlementSender(
-            self._retrying, self.ask, lambda what: self.the_session().settle(what)
+            self._retrying, self.ask, lambda *what: self.the_session().settle(*what)
         )
         self._rejoining = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()

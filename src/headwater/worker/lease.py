@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from headwater.groups.claiming import owned
 from headwater.groups.lease import LeaseThread
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, perform, run
@@ -46,6 +47,9 @@ class LeaseTable(Protocol):
     owned: dict[bytes, Owned]
     reading: ReaderLease | None
     """The reader's lease of an ordered consumer; else None."""
+
+    unread: Callable[[], bool]
+    """Returns whether a large reply with further entries is under way. They are renewed as well."""
 
     @property
     def member(self) -> Member | None:
@@ -79,9 +83,13 @@ def renewal(table: LeaseTable) -> Operation[LostLeases]:
         asked = True
         another_reads = not (yield from reading.renew(member))
     entries = list(table.owned.values())
-    if not entries:
+    ids = [one.id for one in entries]
+    if table.unread():
+        known = set(ids)
+        ids += [entry_id for entry_id, _ in (yield from owned(member)) if entry_id not in known]
+    if not ids:
         return LostLeases(reading=another_reads, asked=asked)
-    flags = yield from renew(member, [one.id for one in entries])
+    flags = (yield from renew(member, ids))[: len(entries)]
     lost = [one for one, kept in zip(entries, flags, strict=True) if not kept]
     return LostLeases(lost, another_reads, asked=True)
 

@@ -108,9 +108,11 @@ class Loop:
             session=lambda: flow.in_flight.session,
             changes=changes,
             hung=flow.slow.hung,
+            transfers=self._transfers,
             held=None if self.order is None else self.order.ordering.held,
         )
         self.quarantine = self._make_quarantine(suspects)
+        self.in_flight.unread = lambda: bool(self.fetcher.large_reply())
         flow.connect(self.fetcher, self.quarantine, self.order)
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
@@ -179,6 +181,12 @@ class Loop:
         self.in_flight.reading = order.lease
         self.in_flight.dropped = order.ordering.away
         return order
+
+    def _transfers(self) -> str:
+        """Return which large reply and results are under way, in a sentence; an empty string if none is."""
+        sending = self.in_flight.settler.under_way()
+        found = [self.fetcher.large_reply(), f"it sends {sending}" if sending else ""]
+        return "; ".join(filter(None, found))
 
     def _call_back(self, due: float) -> None:
         self.fetcher.expect(due)

@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headwater.client.redaction import redacted
 from headwater.errors import HeadwaterError, NotSent, OutcomeUnknown
-from headwater.groups.adding import CHUNK, Adding, may_be_added_later
+from headwater.groups.adding import CHUNK, Adding, add_one, may_be_added_later
 from headwater.groups.operation import Operation, Refused, perform, run
 from headwater.groups.scheduling import cancel
-from headwater.groups.settling import Addition
+from headwater.groups.settling import Addition, size_of
 from headwater.worker.connections import (
     Connections,
     lost_connection,
     may_have_run,
 )
 from headwater.worker.publish_retry import PublishRetry, failures, reach, wrong_server
+from headwater.worker.settle import ALONE_BYTES
 from headwater.worker.shared_client import SharedClient
 
 if TYPE_CHECKING:
@@ -117,6 +118,9 @@ class Publisher:
         """Add messages from a coroutine and return their ids. If it is cancelled, they may have been added."""
         if not additions:
             return []
+        if len(additions) == 1 and size_of(additions) >= ALONE_BYTES:
+            one = additions[0]  # over a connection of its own, so that it delays no other
+            return [await self.send_one(one, lambda: add_one(one), repeatable=False)]
         self._enter_loop()
         job = _Job(additions)
         self._jobs.append(job)

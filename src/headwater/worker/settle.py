@@ -1,29 +1,38 @@
 """Collects settlements and sends them in batches: 256 of them, a handler's whole batch, or those of 5 ms.
 
-Rule 1. A settlement that was added earlier is sent with an earlier batch or the same one. Each entry is settled
-        once.
+Rule 1. A settlement that was added earlier is sent with an earlier batch or the same one, except for large ones (rule
+        4). Each entry is settled once.
 Rule 2. A batch is sent at once if it is full, or if a handler slot has nothing to do, so that collecting does not
         slow an idle worker.
 Rule 3. A batch is repeated until its reply arrives. Repeating it does no harm (`groups.settling`).
+Rule 4. A large item is not part of a batch: it is sent alone, over another connection of the pool, at most
+        `ALONE_AT_ONCE` of them at a time. So it delays no other, however slow the link is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from headwater.client.silence import Silence, TransferProgress
 from headwater.groups.settling import How, Settlement, SettleOutcome, size_of
 from headwater.worker.clocks import Timer, Timers
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
 from headwater.worker.waiting import Changes
 
+log = logging.getLogger("headwater.worker")
+
 BATCH = 256
 LINGER_SECONDS = 0.005
-BATCH_BYTES = 4 * 1024 * 1024
-"""Size of the results with which a batch is full."""
+ALONE_BYTES = 256 * 1024
+"""Size of results with which a batch is full, and from which an item is sent alone: a quarter of a second at 1 MB/s."""
+ALONE_AT_ONCE = 2
+NAMED = 5
+"""How many large items a log line names at most."""
 BATCH_RESULTS = 4_096
 """Number of results with which a batch is full: adding them in one step occupies the server for a few
 milliseconds."""
@@ -61,6 +70,8 @@ class Settler:
         self._ready = asyncio.Event()
         self._timer: Timer | None = None
         self._in_flight = 0
+        self._alone: dict[int, tuple[Queued, TransferProgress]] = {}
+        self._lanes = asyncio.Semaphore(ALONE_AT_ONCE)
         self._busy_since: float | None = None
         self._empty = Changes()
 
@@ -68,8 +79,19 @@ class Settler:
         return len(self._queue) + self._in_flight
 
     def age(self, now: float) -> float:
-        """Return the seconds since the store last settled a batch, while there are settlements; else 0."""
-        return 0.0 if self._busy_since is None else max(0.0, now - self._busy_since)
+        """Return the seconds since the store last settled a batch, or bytes of a large item moved, while there are
+        settlements; else 0."""
+        if self._busy_since is None:
+            return 0.0
+        moved = [one.of.moved_at for _queued, one in self._alone.values() if one.of is not None]
+        return max(0.0, now - max(self._busy_since, *moved, 0.0))
+
+    def under_way(self) -> str:
+        """Return which large items are being sent, with their bytes, for a log line; empty if none is."""
+        items = [*self._alone.values()]
+        named = [_sent(queued, progress.of) for queued, progress in items[:NAMED]]
+        rest = [f"{len(items) - NAMED} more"] if len(items) > NAMED else []
+        return ", ".join([*named, *rest])
 
     def add(self, one: Owned | Queued) -> None:
         """Settle with the next batch. An `Owned` is an entry whose handler returned."""
@@ -94,14 +116,25 @@ class Settler:
 
     async def run(self) -> None:
         """Send batches until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._send_batches(tasks)
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _send_batches(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             await self._ready.wait()
             self._ready.clear()
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            batch = self._take()
+            batch, large = self._take()
+            for one in large:
+                self._in_flight += len(one.entries)
+                tasks.create_task(self._flush_alone(one))
             if batch:
+                self._in_flight += sum(len(queued.entries) for queued in batch)
                 await self._flush(batch)
             if len(self._queue) >= self._most:
                 self._ready.set()
@@ -115,33 +148,36 @@ class Settler:
             self.add(Queued([owned], settlement, queued.ending))
         self.hurry()
 
-    def _take(self) -> list[Queued]:
+    def _take(self) -> tuple[list[Queued], list[Queued]]:
+        """Return the next batch, and large items that were added before its end."""
         batch: list[Queued] = []
+        large: list[Queued] = []
         plain: list[Owned] = []
         results: dict[str, list[Owned]] = {}
         size = results_taken = 0
         for _ in range(min(len(self._queue), self._most)):
             one = self._queue.popleft()
+            additions = one.settlement.additions if isinstance(one, Queued) else one.additions
+            bytes_added = size_of(additions)
+            if bytes_added >= ALONE_BYTES:
+                large.append(one if isinstance(one, Queued) else self._shared([one]))
+                continue
             if isinstance(one, Queued):
                 batch.append(one)
-                additions = one.settlement.additions
-            elif not one.additions:
+            elif not additions:
                 plain.append(one)
                 continue
+            elif all(addition.stream == additions[0].stream for addition in additions[1:]):
+                results.setdefault(additions[0].stream, []).append(one)
             else:
-                additions = one.additions
-                stream = additions[0].stream
-                if all(addition.stream == stream for addition in additions[1:]):
-                    results.setdefault(stream, []).append(one)
-                else:
-                    batch.append(self._shared([one]))
-            size += size_of(additions)
+                batch.append(self._shared([one]))
+            size += bytes_added
             results_taken += len(additions)
-            if size >= BATCH_BYTES or results_taken >= BATCH_RESULTS:
+            if size >= ALONE_BYTES or results_taken >= BATCH_RESULTS:
                 break
         # Results for one stream share a step: the first addition shows whether the stream accepts any.
         shared = [plain, *results.values()] if plain else results.values()
-        return batch + [self._shared(entries) for entries in shared]
+        return batch + [self._shared(entries) for entries in shared], large
 
     def _shared(self, entries: list[Owned]) -> Queued:
         first, *others = (owned.id for owned in entries)
@@ -151,12 +187,39 @@ class Settler:
         return Queued(entries, settlement, Ending.ACKNOWLEDGED, several)
 
     async def _flush(self, batch: list[Queued]) -> None:
-        self._in_flight = sum(len(queued.entries) for queued in batch)
         try:
             outcomes = await self._send([queued.settlement for queued in batch])
         finally:
-            self._in_flight = 0
-        self._busy_since = self._clock.monotonic() if self._queue else None
+            self._in_flight -= sum(len(queued.entries) for queued in batch)
+        self._busy_since = self._clock.monotonic() if len(self) else None
         for queued, outcome in zip(batch, outcomes, strict=True):
             self._done(queued, outcome)
         self._empty.notify()
+
+    async def _flush_alone(self, queued: Queued) -> None:
+        progress = TransferProgress(
+            lambda silence: log.info("still sending %s", _sent(queued, silence))
+        )
+        self._alone[id(queued)] = queued, progress
+        try:
+            async with self._lanes:
+                with progress.watched():
+                    await self._flush([queued])
+        finally:
+            del self._alone[id(queued)]
+
+
+def _sent(queued: Queued, transfer: Silence | None) -> str:
+    first = queued.entries[0].delivery
+    sent, size = (0, 0) if transfer is None else (transfer.sent, transfer.size)
+    total = max(size, size_of(queued.settlement.additions))
+    return f"the result of {first.id} of {first.stream} ({megabytes(sent)} of {megabytes(total)} MB sent)"
+
+
+def megabytes(size: int) -> str:
+    """Return a size in megabytes, for a log line.
+
+    >>> megabytes(8_123_456)
+    '8.1'
+    """
+    return f"{size / 1_000_000:.1f}"

@@ -10,6 +10,7 @@ Rule 3. A single settlement with a result fails if the result is refused, or if 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, Protocol
 
 from headwater.groups.operation import Operation, Refused
@@ -34,7 +35,7 @@ class Ask(Protocol):
     ) -> Any: ...
 
 
-Settle = Callable[[Sequence[Settlement]], Operation[list[SettleOutcome]]]
+Settle = Callable[[Sequence[Settlement], AbstractSet[bytes]], Operation[list[SettleOutcome]]]
 """`GroupSession.settle`."""
 
 
@@ -45,6 +46,8 @@ class SettlementSender:
         self._retrying = retrying
         self._ask = ask
         self._settle = settle
+        self._unknown: set[bytes] = set()
+        """Entries whose settlement was sent and not answered yet."""
 
     async def send(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
         """Settle, and return one outcome for each settlement, in order. Waits while the store has temporary
@@ -79,6 +82,7 @@ class SettlementSender:
                 elif not alone:
                     return await self._halves(settlements)
                 elif not _timed_out(error):
+                    self._unknown.difference_update(settlements[0].ids)
                     return [SettleOutcome(done=False, error=_too_large(size, error))]
             except Refused as error:
                 if not can_fail:
@@ -96,9 +100,23 @@ class SettlementSender:
         self, settlements: Sequence[Settlement], *, losses: int | None = None
     ) -> list[SettleOutcome]:
         """Send one batch and return its outcomes. Raises errors and broken connections."""
-        outcomes: list[SettleOutcome] = await self._ask(
-            lambda _member: self._settle(settlements), step=Step.SETTLE, losses=losses
-        )
+        ids = {entry_id for one in settlements if one.additions for entry_id in one.ids}
+
+        def attempt(_member: object) -> Operation[list[SettleOutcome]]:
+            before = ids & self._unknown
+            self._unknown.update(ids)
+            return self._settle(settlements, before)
+
+        try:
+            outcomes: list[SettleOutcome] = await self._ask(
+                attempt, step=Step.SETTLE, losses=losses
+            )
+        except lost_connection():
+            raise
+        except BaseException:
+            self._unknown -= ids
+            raise
+        self._unknown -= ids
         return outcomes
 
     async def _halves(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:

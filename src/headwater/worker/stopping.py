@@ -5,6 +5,8 @@ Rule 2. Running handlers may end within the grace time; the log names them. Afte
         are cancelled and their entries handed back; the delivery does not count.
 Rule 3. The last settlements wait for an unreachable store until the grace time is over. A consumer without entries
         does not wait.
+Rule 4. A large reply or result that is under way may end within the grace time, which needs what the link needs. The
+        log says which one did not.
 """
 
 from __future__ import annotations
@@ -84,6 +86,8 @@ class Stopping:
         if self._pool.running and not at_once.is_set():
             self._log_running(grace)
         await _ended(self._fetcher.quieten(), QUIETEN_SECONDS)
+        if self._fetcher.large_reply():
+            await self._within(self._fetcher.quieten(), over - self._clock.monotonic(), at_once)
         self._in_flight.hand_back(self._in_flight.unbegun())
         await self._within(self._no_handler_runs(), over - self._clock.monotonic(), at_once)
         interrupted = list(self._pool.running)
@@ -156,13 +160,16 @@ class Stopping:
             if not leaving.done() and at_once.is_set():
                 await self._within(_finished(leaving), min(left, LEAVING_SECONDS))
         finally:
+            under_way = self._in_flight.settler.under_way() or self._fetcher.large_reply()
             slow.cancel()
             leaving.cancel()
         await asyncio.wait([leaving])
         if leaving.cancelled():
             log.warning(
-                "the store did not answer before the stop: %s still owns entries (%d) until they are "
-                "claimed",
+                "%s: %s still owns entries (%d) until they are claimed",
+                f"the time to stop was over, with {under_way}"
+                if under_way
+                else "the store did not answer before the stop",
                 self._consumer_name,
                 len(self._in_flight.owned),
             )
@@ -176,10 +183,11 @@ class Stopping:
 
     def _log_store_slow(self, seconds: float) -> None:
         log.warning(
-            "stopping: waiting up to %.1f s for the store to accept the last settlements (%d); %s, and the "
+            "stopping: waiting up to %.1f s for the store to accept the last settlements (%d%s); %s, and the "
             "entries are handled again after claim_after",
             seconds,
             len(self._in_flight.settler),
+            f": {under_way}" if (under_way := self._in_flight.settler.under_way()) else "",
             HOW_TO_STOP,
         )
 

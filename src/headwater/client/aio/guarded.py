@@ -7,7 +7,7 @@ call receives that reply. redis-py does this in `read_response`, and the code he
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache
 from math import inf
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from headwater.client.attempts import Sent
 from headwater.client.drivers import perform
 from headwater.client.guarded import GuardedPolicy, derived, name_cluster
 from headwater.client.repeatable import Command
+from headwater.client.silence import LARGE, Silence
 
 T = TypeVar("T")
 
@@ -66,6 +67,8 @@ class AsyncGuardedConnection(AbstractConnection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent = Sent()
+        self._silence: Silence | None = None
+        """The silence of the present command, if it is large."""
         super().__init__(*args, **kwargs)
 
     @property
@@ -107,15 +110,19 @@ class AsyncGuardedConnection(AbstractConnection):
         sent.note(commands)
         await self._write([command] if isinstance(command, bytes) else command)
 
-    async def _write(self, chunks: Iterable[bytes]) -> None:
+    async def _write(self, chunks: Sequence[bytes]) -> None:
         """Write as redis-py does, but without `asyncio.wait_for`: it makes a task for each write, and on
         Python 3.11 it loses a cancellation that arrives when the write has just ended."""
         writer = self._writer
         assert writer is not None, "the caller has connected"
+        size = sum(map(len, chunks))
+        self._silence = None if size < LARGE else self._new_silence(size)
         try:
-            async with asyncio.timeout(self.socket_timeout or None):
-                writer.writelines(chunks)
+            writer.writelines(chunks)
+            if self._silence is None:
                 await writer.drain()
+            else:
+                await self._unless_silent(writer.drain(), self._silence, wait=0.0)
         except TimeoutError:
             await self.disconnect(nowait=True)
             raise RedisTimeout("Timeout writing to socket") from None
@@ -126,6 +133,33 @@ class AsyncGuardedConnection(AbstractConnection):
             await self.disconnect(nowait=True)
             raise
 
+    def _new_silence(self, size: int = 0) -> Silence:
+        assert self._writer is not None, "the caller has connected"
+        return Silence(self._writer.get_extra_info("socket"), size=size)
+
+    async def _unless_silent(self, work: Awaitable[T], silence: Silence, *, wait: float) -> T:
+        """Await ``work``. Raises TimeoutError once the connection has been silent for its deadline."""
+        deadline = self.socket_timeout
+        if deadline is None or wait == inf:
+            return await work
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+        async with asyncio.timeout(None) as scope:
+
+            def look() -> None:
+                nonlocal timer
+                pause = silence.look(self.socket_timeout or inf, wait)
+                if pause > 0:
+                    timer = loop.call_later(pause, look)
+                else:
+                    scope.reschedule(loop.time())
+
+            timer = loop.call_later(silence.begin(deadline, wait), look)
+            try:
+                return await work
+            finally:
+                timer.cancel()
+
     async def read_response(
         self,
         disable_decoding: bool = False,  # noqa: FBT002
@@ -134,9 +168,8 @@ class AsyncGuardedConnection(AbstractConnection):
         disconnect_on_error: bool = True,
         push_request: bool | None = False,
     ) -> Any:
-        sent = self._sent
         try:
-            if not sent.wait or timeout is not None or self.socket_timeout is None:
+            if timeout is not None or self.socket_timeout is None or self._writer is None:
                 return await super().read_response(
                     disable_decoding,
                     timeout,
@@ -145,15 +178,21 @@ class AsyncGuardedConnection(AbstractConnection):
                 )
             # With a timeout argument redis-py would return None and keep the connection open although
             # the reply is still to come.
-            async with asyncio.timeout(sent.answer_seconds(self.socket_timeout)):
-                return await super().read_response(
-                    disable_decoding, inf, disconnect_on_error=True, push_request=push_request
-                )
+            reply = super().read_response(
+                disable_decoding,
+                inf,
+                disconnect_on_error=disconnect_on_error,
+                push_request=push_request,
+            )
+            silence = self._silence or self._new_silence()
+            return await self._unless_silent(reply, silence, wait=self._sent.wait)
         except TimeoutError:
             raise RedisTimeout(f"Timeout reading from {self._host_error()}") from None
         except AskError as error:
             name_cluster(error, self)
             raise
+        finally:
+            Silence.ended()
 
     async def disconnect(self, *args: Any, **kwargs: Any) -> None:
         self._sent.disconnected()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable
 from functools import cache
+from math import inf
 from time import sleep
 from typing import Any, TypeVar, cast
 
 from redis.connection import AbstractConnection
-from redis.exceptions import AskError
+from redis.exceptions import AskError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeout
 from redis.retry import Retry
 from redis.utils import SENTINEL
 
@@ -16,6 +20,7 @@ from headwater.client.attempts import Sent
 from headwater.client.drivers import run
 from headwater.client.guarded import GuardedPolicy, derived, name_cluster
 from headwater.client.repeatable import Command
+from headwater.client.silence import LARGE, Silence
 
 T = TypeVar("T")
 
@@ -56,6 +61,8 @@ class GuardedConnection(AbstractConnection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent = Sent()
+        self._silence: Silence | None = None
+        """The silence of the present command, if it is large."""
         super().__init__(*args, **kwargs)
 
     @property
@@ -83,7 +90,37 @@ class GuardedConnection(AbstractConnection):
         if check_health:
             self.check_health()
         sent.note(commands)
-        super().send_packed_command(command, check_health=False)
+        size = 0 if isinstance(command, str) else sum(map(len, command))
+        large = size >= LARGE and isinstance(self._sock, socket.socket)
+        self._silence = Silence(self._sock, size=size) if large else None
+        if self._silence is None or self.socket_timeout is None:
+            super().send_packed_command(command, check_health=False)
+        else:
+            self._send_large(command, self._silence, self.socket_timeout)
+
+    def _send_large(self, chunks: Iterable[bytes], silence: Silence, deadline: float) -> None:
+        """Send as redis-py does, but without its deadline for all of it."""
+        sock = cast("socket.socket", self._sock)
+        try:
+            sock.settimeout(silence.begin(deadline, 0.0))
+            for chunk in chunks:
+                rest = memoryview(chunk)
+                while rest:
+                    try:
+                        rest = rest[sock.send(rest) :]
+                    except TimeoutError:
+                        if not silence.look(deadline, 0.0):
+                            raise
+            sock.settimeout(deadline)
+        except TimeoutError:
+            self.disconnect()
+            raise RedisTimeout("Timeout writing to socket") from None
+        except OSError as error:
+            self.disconnect()
+            raise RedisConnectionError(f"Error while writing to socket: {error}") from error
+        except BaseException:
+            self.disconnect()
+            raise
 
     def read_response(
         self,
@@ -93,18 +130,38 @@ class GuardedConnection(AbstractConnection):
         disconnect_on_error: bool = True,
         push_request: bool = False,
     ) -> Any:
-        if self._sent.wait and timeout is SENTINEL and self.socket_timeout is not None:
-            timeout = self._sent.answer_seconds(self.socket_timeout)
-        try:
-            return super().read_response(
-                disable_decoding,
-                timeout=cast("float", timeout),
-                disconnect_on_error=disconnect_on_error,
-                push_request=push_request,
-            )
-        except AskError as error:
-            name_cluster(error, self)
-            raise
+        wait, deadline = self._sent.wait, self.socket_timeout
+        if wait == inf and timeout is SENTINEL:
+            timeout = None
+        silence = None
+        if timeout is SENTINEL and deadline is not None:
+            silence = self._silence or Silence(self._sock)
+            timeout = silence.begin(deadline, wait)
+        while True:
+            try:
+                return super().read_response(
+                    disable_decoding,
+                    timeout=cast("float", timeout),
+                    disconnect_on_error=silence is None and disconnect_on_error,
+                    push_request=push_request,
+                )
+            except RedisTimeout:
+                if silence is None:
+                    raise
+                timeout = silence.look(deadline or inf, wait)
+                if timeout > 0:
+                    continue
+                if disconnect_on_error:
+                    self.disconnect()
+                raise
+            except ResponseError as error:
+                if isinstance(error, AskError):
+                    name_cluster(error, self)
+                raise
+            except BaseException:
+                if disconnect_on_error:
+                    self.disconnect()
+                raise
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         self._sent.disconnected()

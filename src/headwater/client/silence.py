@@ -1,0 +1,170 @@
+"""How long a connection has been silent. The deadlines of guarded connections count nothing else.
+
+Rule 1. A deadline has passed when no byte has moved for its time, in either direction. The system knows the bytes
+        that the peer has acknowledged, and those that have arrived. So a large command, or a large reply, takes the
+        time that its link needs.
+Rule 2. A peer that has acknowledged a part of a large command may still pass it on, as proxies do. It has one more
+        second for every `PASSED_ON` bytes.
+Rule 3. Nothing lasts for ever: a transfer that moves fewer than `SLOWEST` bytes a second ends after
+        `MOST_DEADLINES` deadlines.
+Rule 4. Time in which this process did not run does not count.
+Rule 5. Where the system does not tell (unix sockets, other systems than Linux), the deadline is for the whole
+        command, or for the next bytes of a reply.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import monotonic
+from typing import Any, Final
+
+LARGE: Final = 64 * 1024
+"""Size from which a command is sent piece by piece, in bytes. Smaller ones fit into the buffers of a socket."""
+
+LOOKS: Final = 4
+LONGEST_PAUSE: Final = 0.75
+"""How often a connection is looked at within a deadline, and after how many seconds at the latest."""
+
+MOST_DEADLINES: Final = 10
+SLOWEST: Final = 1_000
+PASSED_ON: Final = 1_000_000
+
+_COUNTS: Final = struct.Struct("=120xQQ")
+"""The beginning of `tcp_info`: the fields ``tcpi_bytes_acked`` and ``tcpi_bytes_received`` (Linux 4.1, tcp.h)."""
+
+
+def _moved(sock: Any) -> tuple[int, int] | None:
+    """Return how many bytes the peer has acknowledged, and how many have arrived; None if the system does not
+    tell."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTS.size)
+    except (OSError, AttributeError):
+        return None
+    if len(info) < _COUNTS.size:
+        return None
+    sent, received = _COUNTS.unpack(info)
+    return sent, received
+
+
+def _pause(deadline: float) -> float:
+    return min(deadline / LOOKS, LONGEST_PAUSE)
+
+
+class Silence:
+    """The silence of ``sock`` during a command of ``size`` bytes and its reply."""
+
+    __slots__ = (
+        "_began",
+        "_due",
+        "_first",
+        "_flows_at",
+        "_last",
+        "_moved_at",
+        "_said",
+        "_size",
+        "_sock",
+    )
+
+    def __init__(self, sock: Any, *, size: int = 0) -> None:
+        self._sock = sock
+        self._size = size
+        self._began = self._moved_at = monotonic()
+        self._due = self._flows_at = 0.0
+        self._last: tuple[int, int] | None = None
+        self._said = False
+        progress = PROGRESS.get()
+        self._first = _moved(sock) if size or progress is not None else None
+        if size and progress is not None:
+            progress.of = self
+
+    def begin(self, deadline: float, wait: float) -> float:
+        """Begin to write the command or to wait for a reply. Return in how many seconds to call `look`."""
+        self._moved_at, self._last = monotonic(), None
+        pause = wait + _pause(deadline)
+        if PROGRESS.get() is not None:
+            pause = min(
+                pause, LONGEST_PAUSE
+            )  # a large reply to a command that may block is seen soon
+        self._due = self._moved_at + pause
+        return pause
+
+    def look(self, deadline: float, wait: float) -> float:
+        """Return in how many seconds to look again; 0 if the connection has been silent for ``deadline`` seconds, and
+        for the ``wait`` seconds that the command may block."""
+        now = monotonic()
+        late = now - self._due
+        if late > _pause(deadline):
+            self._began += late
+            self._moved_at += late
+        found = _moved(self._sock)
+        if self._last is not None and found != self._last:
+            self._moved_at = now
+            self._flows_at = self._flows_at or now
+        self._first, self._last = self._first or found, found
+        if (progress := PROGRESS.get()) is not None:
+            progress.of = self
+            if self._flows_at and now - self._flows_at > deadline and not self._said:
+                self._said = True
+                progress.slow(self)
+        over = self._moved_at + wait + deadline + self.sent / PASSED_ON
+        moved = self.sent + self.received
+        longest = self._began + wait + MOST_DEADLINES * deadline + moved / SLOWEST
+        pause = max(0.0, min(over - now, longest - now, _pause(deadline)))
+        self._due = now + pause
+        return pause
+
+    @staticmethod
+    def ended() -> None:
+        """Record that the reply has arrived, or will not arrive."""
+        if (progress := PROGRESS.get()) is not None:
+            progress.of = None
+
+    @property
+    def size(self) -> int:
+        """The size of the command in bytes; 0 if it is small."""
+        return self._size
+
+    @property
+    def sent(self) -> int:
+        """How many bytes of a large command the peer has acknowledged."""
+        return min(self._size, self._since_first(0))
+
+    @property
+    def received(self) -> int:
+        """How many bytes of the reply have arrived."""
+        return self._since_first(1)
+
+    @property
+    def moved_at(self) -> float:
+        """When bytes were last seen to move, by the monotonic clock."""
+        return self._moved_at
+
+    def _since_first(self, which: int) -> int:
+        now = _moved(self._sock)
+        return 0 if now is None or self._first is None else now[which] - self._first[which]
+
+
+class TransferProgress:
+    """What the connection of a task moves at present, for reports. Only what is large or takes long is in it.
+    ``slow`` is called once for each transfer that takes longer than a deadline."""
+
+    def __init__(self, slow: Callable[[Silence], None] = lambda _silence: None) -> None:
+        self.of: Silence | None = None
+        self.slow = slow
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the commands that this task sends within the block."""
+        token = PROGRESS.set(self)
+        try:
+            yield
+        finally:
+            PROGRESS.reset(token)
+            self.of = None
+
+
+PROGRESS: ContextVar[TransferProgress | None] = ContextVar("progress", default=None)
