@@ -143,20 +143,31 @@ def run(client: redis.Redis | DirectConnection, operation: Operation[T]) -> T:
 def run_together(
     client: redis.Redis | DirectConnection, operations: Iterable[Operation[T]]
 ) -> list[T]:
-    """Run operations that are independent of each other; see `together`. Raises what one of them raises."""
-    results = run(client, together(operations))
-    for one in results:
-        if isinstance(one, HeadwaterError):
-            raise one
-    return results  # type: ignore[return-value]  # no error is among them
+    """Run operations that are independent of each other: what they send next goes in one request.
+
+    Raises what one of them raises, after closing the others; so they must be such that they may be closed
+    (rule 3).
+    """
+    return run(client, _together(operations))
 
 
 def together(operations: Iterable[Operation[T]]) -> Operation[list[T | HeadwaterError]]:
     """Run operations that are independent of each other: what they send next goes in one request. Return their
     results in order. One that raises a `HeadwaterError` has this as its result, and the others continue.
     """
+    return _together([_caught(one) for one in operations])
+
+
+def _caught(operation: Operation[T]) -> Operation[T | HeadwaterError]:
+    try:
+        return (yield from operation)
+    except HeadwaterError as error:
+        return error
+
+
+def _together(operations: Iterable[Operation[T]]) -> Operation[list[T]]:
     running = dict(enumerate(operations))
-    results: dict[int, T | HeadwaterError] = {}
+    results: dict[int, T] = {}
     replies: dict[int, list[Any] | None] = dict.fromkeys(running)
     try:
         while replies:
@@ -169,10 +180,8 @@ def together(operations: Iterable[Operation[T]]) -> Operation[list[T | Headwater
                     )
                 except StopIteration as finished:
                     results[number] = finished.value
-                except HeadwaterError as error:
-                    results[number] = error
-            all_replies = (yield [one for part in wanted.values() for one in part]) if wanted else []
-            found = iter(all_replies)
+            all_wanted = [one for part in wanted.values() for one in part]
+            found = iter((yield all_wanted) if all_wanted else [])
             replies = {number: list(islice(found, len(part))) for number, part in wanted.items()}
     finally:
         for operation in running.values():
