@@ -253,8 +253,10 @@ class Fetcher:
 
     def _stale(self) -> bool:
         """Return whether entries were not renewed for longer than a lease: this process was suspended."""
+        if not self._in_flight.owned:
+            return False
         late = self._clock.monotonic() - self._fresh.renewed_at
-        return bool(self._in_flight.owned) and late > self.consumer.lease_ms / 1000
+        return late > self.consumer.lease_ms / 1000
 
     async def _read_once(
         self, client: SharedConnection, reader: AnyReader, limit: int
@@ -271,9 +273,12 @@ class Fetcher:
         self._in_read = True
         now = self._clock.monotonic()
         try:
-            return await self._reads.perform(
+            found = await self._reads.perform(
                 reader.read(limit=limit, now=now), look_s=self._look_s(reader.member, now)
             )
+            if len(found) < limit:
+                self._look_at = self._clock.monotonic() + LOOK_SECONDS  # it has read everything
+            return found
         finally:
             self._in_read = False
             self._changes.notify()

@@ -11,7 +11,7 @@ from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
 from headwater.groups.held import HeldKey, write_held
 from headwater.groups.hung import write_hung
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, batched, perform, together
+from headwater.groups.operation import Operation, Refused, batched, perform, server_ms, together
 from headwater.groups.session import GroupSession
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
@@ -53,8 +53,10 @@ class GroupBackups:
     async def _write(
         self, connection: SharedConnection, part: Sequence[tuple[BackedUp, GroupSession]]
     ) -> None:
-        rounds = (one.round(session) for one, session in part)
         try:
+            (time,) = await connection.exchange([["TIME"]])
+            at_ms = None if isinstance(time, Refused) else server_ms(time)
+            rounds = (one.round(session, at_ms) for one, session in part)
             results: Sequence[float | Exception] = await perform(connection, together(rounds))
         except Exception as error:
             results = [error] * len(part)
@@ -88,12 +90,12 @@ class BackedUp:
         self._writer: BackupWriter | None = None
         self._refused = False
 
-    def round(self, session: GroupSession) -> Operation[float]:
-        """Run one round. Return the seconds until the next one."""
+    def round(self, session: GroupSession, at_ms: int | None) -> Operation[float]:
+        """Run one round at the server's time ``at_ms``, if that is known. Return the seconds until the next one."""
         member = session.member
         if self._writer is None or self._writer.member != member:
             self._writer = BackupWriter(member)
-        done = yield from self._writer.round()
+        done = yield from self._writer.round(at_ms)
         yield from self._say_held(member)
         yield from self._say_hung(member)
         if done.replaced:

@@ -88,6 +88,7 @@ class Running:
             [] if suspects is Suspects.ONLY else served_streams(consumers),
             consumer_name=self._name,
             connections=connections,
+            shared=self._parts.connections,
             clock=clock,
         )
 
