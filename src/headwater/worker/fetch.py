@@ -276,6 +276,8 @@ class Fetcher:
             found = await self._reads.perform(
                 reader.read(limit=limit, now=now), look_s=self._look_s(reader.member, now)
             )
+            if self._reads.quiet_until is not None and isinstance(reader, MemberReader):
+                reader.looked(self._reads.quiet_until)
             if len(found) < limit:
                 self._look_at = self._clock.monotonic() + LOOK_SECONDS  # it has read everything
             return found

@@ -23,7 +23,7 @@ log = logging.getLogger("headwater.worker")
 LOOK_SECONDS = 0.25
 """How often, at most, the task looks which backups are due. Those that are go together."""
 
-TOGETHER = 50
+TOGETHER = 200
 """How many groups are backed up in one request, so that the event loop and other requests go on."""
 
 

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.groups.capabilities import Capabilities, probe
@@ -296,6 +297,8 @@ class StreamReads:
         """Whether the last read was full, so that there may be more."""
         self._reads: BlockedReads | None = None
         self._parked: Parked | None = None
+        self.quiet_until: float | None = None
+        """If the last read got entries while nothing was pending: until when it is too early to look again."""
 
     @property
     def answered_at(self) -> float:
@@ -345,6 +348,7 @@ class StreamReads:
 
     async def _wait(self, command: Command, look_s: float) -> Any:
         """Return the reply to a command that blocks."""
+        self.quiet_until = None
         head, limit, block_ms, position = _parsed(command)
         one = Parked(self._stream, self._group, position, limit, self._stale)
         now = self._clock.monotonic()
@@ -367,6 +371,8 @@ class StreamReads:
         finally:
             self._parked = None
         self._full = entries is not None and len(entries) >= one.limit
+        if entries is not None and one.look_at < inf:
+            self.quiet_until = one.look_at
         return None if entries is None else [[self._stream.encode(), entries]]
 
     async def _pause(self, one: Parked, block_ms: int) -> None:
