@@ -14,7 +14,6 @@ from headwater.testing import ManualClock
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
 from headwater.worker.settle import (
-    ALONE_AT_ONCE,
     ALONE_BYTES,
     BATCH,
     BATCH_RESULTS,
@@ -139,9 +138,9 @@ async def test_a_batch_is_bounded_in_entries_and_bytes() -> None:
     assert [len(one.ids) for batch in batches for one in batch] == [BATCH, 3, 1]
 
 
-async def test_large_results_are_sent_alone_a_few_at_a_time_and_delay_no_other() -> None:
+async def test_large_results_are_sent_alone_and_delay_no_other() -> None:
     # Given large results before small ones, and a store that does not answer for the large ones
-    large = [an_entry(n, to("results", b"x" * ALONE_BYTES)) for n in range(ALONE_AT_ONCE + 1)]
+    large = [an_entry(n, to("results", b"x" * ALONE_BYTES)) for n in range(2)]
     small = [an_entry(number, to("results")) for number in range(10, 13)]
     begun: list[list[bytes]] = []
     settled: list[bytes] = []
@@ -162,14 +161,14 @@ async def test_large_results_are_sent_alone_a_few_at_a_time_and_delay_no_other()
         settler.add(one)
     settler.hurry()
     running = asyncio.create_task(settler.run())
-    while len(begun) < 1 + ALONE_AT_ONCE:  # noqa: ASYNC110 - until it waits
+    while len(begun) < 1 + len(large):  # noqa: ASYNC110 - until it waits
         await asyncio.sleep(0)
 
-    # Then the small ones are settled in one batch, and at most two large ones are under way
+    # Then the small ones are settled in one batch, and the large ones are under way
     assert settled == [owned.id for owned in small]
     assert sorted(begun, key=len) == [[b"0-0"], [b"1-0"], [b"10-0", b"11-0", b"12-0"]]
     assert settler.under_way().startswith("the result of 0-0 of s (0.0 of 0.3 MB sent)")
-    # When the store answers, then the others follow
+    # When the store answers, then these are settled too
     answer.set()
     await settler.drained()
     assert len(settled) == len(small) + len(large)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import inf, isfinite
-from typing import Any
+from typing import Any, Final
 
 from headwater.commands import table
 
@@ -100,7 +100,14 @@ def wait_seconds(command: Command) -> float:
     inf
     """
     place = _WAITING.get(command_name(command))
-    return 0.0 if place is None else place(_all_words(command))
+    if place is None:
+        return 0.0
+    # The option is before STREAMS, and a read may name a thousand streams.
+    return place(_all_words(command[:OPTIONS] if place is _block else command))
+
+
+OPTIONS: Final = 32
+"""Within how many words a read has all its options."""
 
 
 @lru_cache(maxsize=1024)

@@ -5,7 +5,9 @@ Rule 1. One worker of a group writes the backup: the one that finds the last one
         look when its next backup should be there (`TAKEN_OVER_MS`). An idle group writes one field in two seconds.
 Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If it is missing later, another
         client has destroyed the group and created it again.
-Rule 3. The time of the backup shows others that a worker of the group runs, as `member.SEEN_FIELD` does. The round
+Rule 3. While nothing is pending and XINFO says the same of the group as before, it is not read, and only the time is
+        written.
+Rule 4. The time of the backup shows others that a worker of the group runs, as `member.SEEN_FIELD` does. The round
         compares the server's clock with it.
 """
 
@@ -63,15 +65,19 @@ class BackupWriter:
         self._content: tuple[Any, ...] = ()
         self._wrote_at = 0
         self._many = False
+        self._quiet: dict[bytes, Any] | None = None
+        """What XINFO says of the group since the last backup, if nothing was pending then."""
         self._ripe: dict[bytes, int] = {}
 
-    def round(self) -> Operation[Round]:
-        """Write the group's backup, unless another worker has just done so."""
+    def round(self, now: int | None = None) -> Operation[Round]:
+        """Write the group's backup, unless another worker has just done so. ``now`` is the server's time, if it was
+        just read."""
         member = self.member
         key = group_backup_key(member.stream, member.group)
-        replies = yield [["TIME"], ["HMGET", key, "at", SIGNED]]
-        now = server_ms(replies[0])
-        at, signed = accepted(replies[1])
+        if now is None:
+            now = server_ms((yield [["TIME"]])[0])
+        replies = yield [["HMGET", key, "at", SIGNED], ["XINFO", "GROUPS", member.stream]]
+        at, signed = accepted(replies[0])
         before = int(at or 0)
         set_back = before - now if before - now > SET_BACK_MS else 0
         others = 0 < self._wrote_at < before
@@ -79,6 +85,11 @@ class BackupWriter:
             return Round(
                 written=False, set_back_ms=0, again_ms=TAKEN_OVER_MS - max(0, now - before)
             )
+        quiet = self._quiet is not None and before == self._wrote_at and signed == b"1"
+        if quiet and _group(replies[1], member.group) == self._quiet:
+            accepted((yield [["HSET", key, "at", now]])[0])
+            self._wrote_at = now
+            return Round(written=True, set_back_ms=set_back)
         backup = yield from self._read(now)
         if backup is None:
             return Round(written=False, set_back_ms=set_back)
@@ -132,12 +143,12 @@ class BackupWriter:
             ["EXEC"],
         ]
         groups, summary, pending, *delayed = executed(replies)
-        found = [mapping(one) for one in accepted(groups)]
-        mine = [one for one in found if one[b"name"] == member.group.encode()]
-        if not mine:
+        mine = _group(accepted(groups), member.group)
+        if mine is None:
             return None
-        last = StreamID.parse(mine[0][b"last-delivered-id"])
+        last = StreamID.parse(mine[b"last-delivered-id"])
         count = accepted(summary)[0]
+        self._quiet = None if count else mine
         listed = accepted(pending)
         was_many, self._many = self._many, count > MOST
         if count > MOST:
@@ -158,3 +169,10 @@ class BackupWriter:
         if abs(ripe - before) < SAME_MS:
             ripe = before
         return Row(entry_id, count, owner, ripe)
+
+
+def _group(reply: Any, name: str) -> dict[bytes, Any] | None:
+    """Return what XINFO GROUPS says of a group; None if it does not list it, or was refused."""
+    if isinstance(reply, Refused):
+        return None
+    return next((one for one in map(mapping, reply) if one[b"name"] == name.encode()), None)

@@ -104,6 +104,11 @@ class MemberReader:
         self._pass_at = min(self._pass_at, due)
         self._expected = min(self._expected, due)
 
+    def looked(self, until: float) -> None:
+        """Record that nothing is pending, so that no claim is due before ``until``, unless one is expected."""
+        if self._expected == inf:
+            self._pass_at = max(self._pass_at, until)
+
     def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:
         """Return up to ``limit`` entries. Waits for the first one, at most `MAX_BLOCK_MS`.
 

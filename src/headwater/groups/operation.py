@@ -18,7 +18,7 @@ import re
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from headwater.errors import HeadwaterError
 from headwater.names import bytes_of, text_of
@@ -139,7 +139,7 @@ def run(client: redis.Redis | DirectConnection, operation: Operation[T]) -> T:
     try:
         commands = next(operation)
         while True:
-            commands = operation.send(_naming_rules(_exchange(client, commands), commands))
+            commands = operation.send(naming_rules(_exchange(client, commands), commands))
     except StopIteration as finished:
         result: T = finished.value
         return result
@@ -155,6 +155,24 @@ def run_together(
     Raises what one of them raises, after closing the others; so they must be such that they may be closed
     (rule 3).
     """
+    return run(client, _together(operations))
+
+
+def together(operations: Iterable[Operation[T]]) -> Operation[list[T | HeadwaterError]]:
+    """Run operations that are independent of each other: what they send next goes in one request. Return their
+    results in order. One that raises a `HeadwaterError` has this as its result, and the others continue.
+    """
+    return _together([_caught(one) for one in operations])
+
+
+def _caught(operation: Operation[T]) -> Operation[T | HeadwaterError]:
+    try:
+        return (yield from operation)
+    except HeadwaterError as error:
+        return error
+
+
+def _together(operations: Iterable[Operation[T]]) -> Operation[list[T]]:
     running = dict(enumerate(operations))
     results: dict[int, T] = {}
     replies: dict[int, list[Any] | None] = dict.fromkeys(running)
@@ -169,8 +187,8 @@ def run_together(
                     )
                 except StopIteration as finished:
                     results[number] = finished.value
-            together = [one for part in wanted.values() for one in part]
-            found = iter(_naming_rules(_exchange(client, together), together))
+            all_wanted = [one for part in wanted.values() for one in part]
+            found = iter((yield all_wanted) if all_wanted else [])
             replies = {number: list(islice(found, len(part))) for number, part in wanted.items()}
     finally:
         for operation in running.values():
@@ -202,35 +220,50 @@ def _exchange(client: Any, commands: Sequence[Command]) -> list[Any]:
     return [_judged(reply) for reply in replies]
 
 
-async def perform(client: redis.asyncio.Redis, operation: Operation[T]) -> T:
-    """Run an operation on a ``redis.asyncio`` client; see `run`."""
-    from redis.exceptions import ResponseError
-
-    execute: Callable[..., Awaitable[Any]] = client.execute_command
+async def perform(client: redis.asyncio.Redis | Exchanging, operation: Operation[T]) -> T:
+    """Run an operation on a ``redis.asyncio`` client, or over a connection that several share; see `run`."""
+    shared: Exchange | None = getattr(client, "exchange", None)
     try:
         commands = next(operation)
         while True:
-            if len(commands) == 1:
-                try:
-                    replies = [await execute(*_wire(commands[0]))]
-                except ResponseError as error:
-                    replies = [error]
-            else:
-                pipeline = client.pipeline(transaction=False)
-                for command in commands:
-                    pipeline.execute_command(*_wire(command))
-                try:
-                    replies = await pipeline.execute(raise_on_error=False)
-                except ResponseError as error:
-                    raise _judged(error) from error  # as in `run`
-            commands = operation.send(
-                _naming_rules([_judged(reply) for reply in replies], commands)
-            )
+            replies = await (exchange(client, commands) if shared is None else shared(commands))
+            commands = operation.send(naming_rules(replies, commands))
     except StopIteration as finished:
         result: T = finished.value
         return result
     finally:
         operation.close()
+
+
+Exchange: TypeAlias = Callable[[list[Command]], Awaitable[list[Any]]]
+
+
+class Exchanging(Protocol):
+    """A connection that several tasks share."""
+
+    async def exchange(self, commands: list[Command], /) -> list[Any]:
+        """Send commands together; return their replies, as `exchange`."""
+        ...
+
+
+async def exchange(client: Any, commands: Sequence[Command]) -> list[Any]:
+    """Send commands together over a ``redis.asyncio`` client; return their replies, errors as `Refused`. Raises a
+    broken connection, and a refused one as `Refused`."""
+    from redis.exceptions import ResponseError
+
+    if len(commands) == 1:
+        try:
+            return [await client.execute_command(*_wire(commands[0]))]
+        except ResponseError as error:
+            return [_judged(error)]
+    pipeline = client.pipeline(transaction=False)
+    for command in commands:
+        pipeline.execute_command(*_wire(command))
+    try:
+        replies = await pipeline.execute(raise_on_error=False)
+    except ResponseError as error:
+        raise _judged(error) from error  # a reply to a command that opens a connection
+    return [_judged(reply) for reply in replies]
 
 
 def _wire(command: Command) -> list[Word]:
@@ -278,7 +311,7 @@ def refused(text: str, code: str = "") -> Refused:
 _DENIED = re.compile(r"'([^' ]+)(?: ([^']+))?' (?:command|subcommand)|access a (key|channel)")
 
 
-def _naming_rules(replies: list[Any], commands: Sequence[Command]) -> list[Any]:
+def naming_rules(replies: list[Any], commands: Sequence[Command]) -> list[Any]:
     """Return the replies. A denial by an ACL names the rule that the user needs."""
     for number, reply in enumerate(replies):
         if isinstance(reply, Refused) and reply.code == "NOPERM":

@@ -102,7 +102,11 @@ def cancel_each(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
 
 def in_use(streams: Sequence[str]) -> Operation[list[bool]]:
     """Return for each stream whether a message was ever scheduled for it."""
-    replies = yield [["EXISTS", later_key(stream)] for stream in streams]
+    keys = [later_key(stream) for stream in streams]
+    # Mostly there is none. A cluster refuses this for keys of several slots.
+    if len(keys) > 1 and (yield [["EXISTS", *keys]])[0] == 0:
+        return [False] * len(keys)
+    replies = yield [["EXISTS", key] for key in keys]
     return [bool(accepted(reply)) for reply in replies]
 
 

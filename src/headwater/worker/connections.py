@@ -1,7 +1,7 @@
 """Opens all connections of a worker.
 
 Reading, settling and renewing have a connection each, so that a blocked read, a long batch and a handler that
-blocks the event loop do not delay one another.
+blocks the event loop do not delay one another. All consumers of a process share them (`shared_connection`).
 """
 
 from __future__ import annotations
@@ -132,6 +132,32 @@ class Connections:
 
             return open_cluster(**self._followed(self._topology, deadline_s), retry=retry)
         return self._open(lambda where: connect(retry=retry, **where), deadline_s)
+
+    async def locate(self) -> None:
+        """Ask a cluster which node owns which slot, unless that is known. Raises a broken connection."""
+        topology = self._topology
+        if topology is None or not topology.cluster or topology.owners():
+            return
+        from headwater.client.drivers import perform
+
+        client: Any = self.asynchronous(deadline_s=LONGEST_DEADLINE)
+        try:
+            await perform(client.calls.primaries())
+        finally:
+            await client.aclose()
+
+    def slot_of(self, stream: str) -> int | None:
+        """Return the slot of a stream in the cluster; None without a cluster."""
+        if self._topology is None or not self._topology.cluster:
+            return None
+        from headwater.client.slots import slot_of
+
+        return slot_of(stream)
+
+    def node_of(self, stream: str) -> object:
+        """Return the node of a cluster that owns a stream, as far as it is known; None without a cluster."""
+        slot = self.slot_of(stream)
+        return None if slot is None or self._topology is None else self._topology.owner(slot)
 
     def _followed(self, topology: Topology, deadline_s: float | None) -> dict[str, Any]:
         """Return the options of a client that follows a server into its cluster."""

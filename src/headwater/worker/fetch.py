@@ -1,11 +1,11 @@
-"""Reads for one consumer, in one task, over one connection after another.
+"""Reads for one consumer, in one task, over connections that all consumers of the process share.
 
-Rule 1. On a new connection, the first step is to recover entries that this consumer owns without knowing it:
-        those of a reply that was lost with the connection before. This is repeated every ``claim_after``,
-        because the server may run a read of a broken connection later, and no other worker might claim its
-        entries.
-Rule 2. A read takes at most as many entries as there is room for. It blocks in the store, and can be ended
-        early by CLIENT UNBLOCK.
+Rule 1. At the start and after each broken connection, the first step is to recover entries that this consumer owns
+        without knowing it: those of a reply that was lost with the connection. This is repeated every
+        ``claim_after``, because the server may run a read of a broken connection later, and no other worker might
+        claim its entries.
+Rule 2. A read takes at most as many entries as there is room for. It blocks in the store, together with those of
+        other streams (`blocked_reads`), and can be ended early.
 Rule 3. The group is joined once. If it is gone later, it is created again from the session's state
         (`groups.session`), never silently from the beginning.
 """
@@ -15,40 +15,37 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
 
 from headwater.client.redaction import redacted
 from headwater.client.silence import LARGE, Silence, TransferProgress
 from headwater.errors import HeadwaterError
-from headwater.groups.capabilities import Capabilities, probe
-from headwater.groups.claiming import Delivered, MemberReader, drop_gone, recover
+from headwater.groups.capabilities import Capabilities
+from headwater.groups.claiming import (
+    Delivered,
+    MemberReader,
+    claim_interval_ms,
+    drop_gone,
+    recover,
+)
 from headwater.groups.consumers import ConsumerInfo, foreign_consumers
 from headwater.groups.deleting import check_deleting
 from headwater.groups.member import Member
-from headwater.groups.operation import Refused, perform, single
+from headwater.groups.operation import Refused, perform
 from headwater.groups.session import GroupSession
 from headwater.groups.settling import one_step
-from headwater.groups.store_errors import (
-    Remedy,
-    Step,
-    lost_connection,
-    refused_credentials,
-    remedy,
-)
+from headwater.groups.store_errors import Remedy, Step, refused_credentials, remedy
 from headwater.groups.suspect_reader import SuspectReader
 from headwater.groups.trimmed import unread_lost
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import Connections, Pause, deadline_s, moved
+from headwater.worker.connections import Pause, moved
 from headwater.worker.declaration import Consumer
 from headwater.worker.freshness import Freshness
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lost_entries import Losses
-from headwater.worker.ordered_fetch import OrderedFetch, OrderedReader
+from headwater.worker.ordered_fetch import LIST_SECONDS, OrderedFetch, OrderedReader
 from headwater.worker.settle import megabytes
+from headwater.worker.shared_connection import SharedConnection, SharedConnections, StreamReads
 from headwater.worker.waiting import Changes, cancelled
-
-if TYPE_CHECKING:
-    import redis.asyncio
 
 log = logging.getLogger("headwater.worker")
 
@@ -79,7 +76,7 @@ class Fetcher:
         consumer: Consumer,
         *,
         consumer_name: str,
-        connections: Connections,
+        connections: SharedConnections,
         clock: Timers,
         in_flight: InFlight,
         fresh: Freshness,
@@ -113,24 +110,27 @@ class Fetcher:
         self._accept = accept
         self._order = order
         self._able: Capabilities | None = None
-        self._connection_id = 0
         self._look_at = 0.0
         self._in_read = False
-        self._calling_back: asyncio.Task[None] | None = None
         self._mark: bytes | None = None
+        self._reads = StreamReads(
+            connections,
+            consumer.stream.name,
+            consumer.group,
+            name=consumer_name,
+            clock=clock,
+            stale=self._stale,
+            watches=order is not None,
+        )
 
     async def run(self) -> None:
         """Read until a stop. Raises errors that waiting does not resolve."""
         while not self._ends():
-            client = self._connections.reading(
-                deadline_s=deadline_s(self.consumer.lease_ms), home=self.consumer.stream.name
-            )
             try:
-                await self._read_over(client)
+                await self._connections.locate()
+                await self._read_over(self._connections.of(self.consumer.stream.name))
             except Exception as error:
                 await self._recover_from(error)
-            finally:
-                await _close(client)
         self._connections.availability.left(self._who)
 
     async def _recover_from(self, error: Exception) -> None:
@@ -167,16 +167,20 @@ class Fetcher:
         """Return the seconds since the store last answered a read; 0 while there is no room for more."""
         if self._waits or self.stopping:
             return 0.0
-        reply = self._progress.of
-        moved_at = reply.moved_at if reply is not None and reply.received else 0.0
-        return max(0.0, now - max(self._answered_at, moved_at))
+        replies = [one for one in self._replies() if one.received]
+        moved_at = max((one.moved_at for one in replies), default=0.0)
+        return max(0.0, now - max(self._answered_at, self._reads.answered_at, moved_at))
+
+    def _replies(self) -> list[Silence]:
+        """Return the replies that are under way and bring entries."""
+        return [one for one in (self._progress.of, self._reads.reply) if one is not None]
 
     def large_reply(self) -> str:
         """Return how much has arrived of a large reply, in a sentence; an empty string if none is under way."""
-        reply = self._progress.of
-        if reply is None or reply.received < LARGE:
+        received = max((one.received for one in self._replies()), default=0)
+        if received < LARGE:
             return ""
-        return f"a large reply of the store is under way, {megabytes(reply.received)} MB so far"
+        return f"a large reply of the store is under way, {megabytes(received)} MB so far"
 
     def _log_large(self, _reply: Silence) -> None:
         if sentence := self.large_reply():
@@ -187,8 +191,8 @@ class Fetcher:
         Python 3.11 does if the awaited object ends in the same turn of the loop."""
         return self.stopping or cancelled()
 
-    async def _read_over(self, client: redis.asyncio.Redis) -> None:
-        """Read over one connection until a stop. Errors are raised."""
+    async def _read_over(self, client: SharedConnection) -> None:
+        """Read until a stop. Errors are raised."""
         member = await self._introduce(client)
         self._mark = self._in_flight.mark
         await self._recover(client, member)
@@ -207,9 +211,9 @@ class Fetcher:
                 sent = self._clock.monotonic()
                 found = await self._read_once(client, self.reader, limit)
                 self._well()
-                await self._take(found, sent=sent)
+                await self._take(found, sent=max(sent, self._reads.sent_at))
 
-    async def _recover(self, client: redis.asyncio.Redis, member: Member) -> None:
+    async def _recover(self, client: SharedConnection, member: Member) -> None:
         """Accept the entries that this consumer owns without knowing it."""
         interval = max(RECOVER_SECONDS, self.consumer.claim_after_ms / 1000)
         sent = self._clock.monotonic()
@@ -225,18 +229,10 @@ class Fetcher:
             self._fresh.read(sent)
         await self._accept(found)
 
-    async def _introduce(self, client: redis.asyncio.Redis) -> Member:
+    async def _introduce(self, client: SharedConnection) -> Member:
         """Ask the server what it can do, and join the group if this is the first connection."""
         consumer = self.consumer
-        able = await perform(client, probe())
-        try:
-            self._connection_id = await perform(client, single("CLIENT", "ID"))
-        except Refused:
-            self._connection_id = 0  # then a blocked read cannot be ended early
-        try:
-            await perform(client, single("CLIENT", "SETNAME", self._name))
-        except Refused as error:
-            log.debug("CLIENT LIST will not show the name of this consumer: %s", error)
+        able = await client.capabilities()
         member = Member(
             consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
         )
@@ -279,12 +275,18 @@ class Fetcher:
                 into.name,
             )
 
+    def _stale(self) -> bool:
+        """Return whether entries were not renewed for longer than a lease: this process was suspended."""
+        if not self._in_flight.owned:
+            return False
+        late = self._clock.monotonic() - self._fresh.renewed_at
+        return late > self.consumer.lease_ms / 1000
+
     async def _read_once(
-        self, client: redis.asyncio.Redis, reader: AnyReader, limit: int
+        self, client: SharedConnection, reader: AnyReader, limit: int
     ) -> list[Delivered]:
-        stale = self._clock.monotonic() - self._fresh.renewed_at
-        if self._in_flight.owned and stale > self.consumer.lease_ms / 1000:
-            # This process was suspended. A read that claims would claim its own entries.
+        if self._stale():
+            # A read that claims would claim its own entries.
             await self._in_flight.renew_now()
         if not self._suspects_only and self._clock.monotonic() >= self._look_at:
             began = self._clock.monotonic()
@@ -296,12 +298,28 @@ class Fetcher:
             return []  # requested meanwhile, when there was no read to end
         self._mark = self._in_flight.mark
         self._in_read = True
+        now = self._clock.monotonic()
         try:
             with self._progress.watched():
-                return await perform(client, reader.read(limit=limit, now=self._clock.monotonic()))
+                found = await self._reads.perform(
+                    reader.read(limit=limit, now=now), look_s=self._look_s(reader.member, now)
+                )
+            if self._reads.quiet_until is not None and isinstance(reader, MemberReader):
+                reader.looked(self._reads.quiet_until)
+            if len(found) < limit:
+                self._look_at = self._clock.monotonic() + LOOK_SECONDS  # it has read everything
+            return found
         finally:
             self._in_read = False
             self._changes.notify()
+
+    def _look_s(self, member: Member, now: float) -> float:
+        """Return after how many seconds a read without entries looks at what is pending."""
+        if self._order is not None:
+            return LIST_SECONDS
+        if member.able.verbs:
+            return max(LOOK_SECONDS, self._recover_at - now)
+        return claim_interval_ms(member) / 1000
 
     async def _room(self) -> int:
         """Wait until there is room, and return how many entries to read next; 0 at a stop."""
@@ -322,8 +340,10 @@ class Fetcher:
     async def quieten(self) -> None:
         """End the current read, if there is one, and return when it has ended."""
         while self._in_read:
-            # CLIENT UNBLOCK has no effect before the read blocks in the server: repeat it.
-            await self._unblock()
+            self._reads.return_by(0.0)
+            await asyncio.sleep(
+                0.002
+            )  # real time, for the network: a test's clock does not affect it
 
     def expect(self, due: float) -> None:
         """Record that an entry can be claimed at ``due``, and end a read that would block for longer."""
@@ -331,31 +351,8 @@ class Fetcher:
         if reader is None:
             return
         reader.expect(due)
-        if reader.late and self._in_read and self._calling_back is None:
-            self._calling_back = asyncio.create_task(
-                self._call_back(reader), name="end a blocked read"
-            )
-
-    async def _call_back(self, reader: AnyReader) -> None:
-        """End the current read early."""
-        try:
-            while self._in_read and reader.late and await self._unblock():
-                pass
-        finally:
-            self._calling_back = None
-
-    async def _unblock(self) -> bool:
-        """Ask the server to end the blocked read. Return whether repeating this may help."""
-        possible = bool(self._connection_id)
-        try:
-            await perform(self._in_flight.client, single("CLIENT", "UNBLOCK", self._connection_id))
-        except Refused as error:
-            log.debug("the blocked read cannot be ended early: %s", error)
-            possible = False
-        except lost_connection():
-            possible = False  # the read's connection will break too
-        await asyncio.sleep(0.002)  # real time, for the network: a test's clock does not affect it
-        return possible
+        if reader.late and self._in_read:
+            self._reads.return_by(due)
 
 
 def log_foreign_consumers(member: Member, others: Sequence[ConsumerInfo]) -> None:
@@ -374,10 +371,3 @@ def log_foreign_consumers(member: Member, others: Sequence[ConsumerInfo]) -> Non
         ),
         f", and {len(others) - NAMED} more" if len(others) > NAMED else "",
     )
-
-
-async def _close(client: redis.asyncio.Redis) -> None:
-    try:
-        await client.aclose()
-    except lost_connection():
-        pass

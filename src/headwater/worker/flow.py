@@ -17,7 +17,6 @@ from headwater.groups.settling import FINAL, How, SettleOutcome
 from headwater.worker.batch_pool import BatchPool
 from headwater.worker.batching import BatchHandler
 from headwater.worker.clocks import Timers
-from headwater.worker.connections import Connections
 from headwater.worker.decide import Policy, decide
 from headwater.worker.declaration import Consumer
 from headwater.worker.delivery_log import report
@@ -39,6 +38,7 @@ from headwater.worker.owned import Owned, State
 from headwater.worker.pool import HandBack, Pool
 from headwater.worker.quarantine import Quarantine
 from headwater.worker.settle import BATCH, Queued
+from headwater.worker.shared_connection import SharedConnections
 from headwater.worker.slow import SlowHandlers
 from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.telemetry import Telemetry
@@ -68,7 +68,7 @@ class Flow:
         consumer: Consumer,
         *,
         name: str,
-        connections: Connections,
+        connections: SharedConnections,
         clock: Timers,
         changes: Changes,
         chance: Random,
@@ -84,7 +84,6 @@ class Flow:
         self.in_flight = InFlight(
             name,
             stream=consumer.stream.name,
-            lease_ms=consumer.lease_ms,
             clock=clock,
             connections=connections,
             changes=changes,

@@ -1,46 +1,90 @@
-"""The task of a consumer that writes the backup of its group (`groups.backup_writer`), whether its handlers hang
-or something large is under way (`groups.hung`), and for an ordered consumer which entries wait for their key (`groups.held`)."""
+"""Writes the backups of a process's groups (`groups.backup_writer`), whether handlers hang or something large is under
+way (`groups.hung`), and for ordered consumers which entries wait for their key (`groups.held`). One task does so for all
+consumers, in few requests."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
 from headwater.groups.held import HeldKey, write_held
 from headwater.groups.hung import write_hung, write_transfers
 from headwater.groups.member import Member
-from headwater.groups.operation import Refused, perform
+from headwater.groups.operation import Operation, Refused, batched, perform, server_ms, together
 from headwater.groups.session import GroupSession
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.waiting import Changes, cancelled
-
-if TYPE_CHECKING:
-    import redis.asyncio
+from headwater.worker.shared_connection import SharedConnection
+from headwater.worker.waiting import cancelled
 
 log = logging.getLogger("headwater.worker")
 
+LOOK_SECONDS = 0.25
+"""How often, at most, the task looks which backups are due. Those that are go together."""
 
-class BackupTask:
-    """Writes backups for the session that ``session`` returns, once there is one."""
+TOGETHER = 200
+"""How many groups are backed up in one request, so that the event loop and other requests go on."""
+
+
+class GroupBackups:
+    """Writes the backups of all consumers in `consumers`. `run` is its task."""
+
+    def __init__(self, clock: Timers) -> None:
+        self.consumers: dict[BackedUp, None] = {}
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Write backups that are due, until cancelled."""
+        while not cancelled():
+            first = min((one.due for one in self.consumers), default=0.0)
+            pause = max(LOOK_SECONDS, first - self._clock.monotonic())
+            await sleep(self._clock, pause, upkeep=True)
+            now = self._clock.monotonic()
+            nodes: dict[SharedConnection, list[tuple[BackedUp, GroupSession]]] = {}
+            for one in self.consumers:
+                session = one.session()
+                if session is not None and one.due <= now:
+                    nodes.setdefault(one.connection(), []).append((one, session))
+            for connection, due in nodes.items():
+                for part in batched(due, TOGETHER):
+                    await self._write(connection, part)
+
+    async def _write(
+        self, connection: SharedConnection, part: Sequence[tuple[BackedUp, GroupSession]]
+    ) -> None:
+        try:
+            (time,) = await connection.exchange([["TIME"]])
+            at_ms = None if isinstance(time, Refused) else server_ms(time)
+            rounds = (one.round(session, at_ms) for one, session in part)
+            results: Sequence[float | Exception] = await perform(connection, together(rounds))
+        except Exception as error:
+            results = [error] * len(part)
+        now = self._clock.monotonic()
+        for (one, session), result in zip(part, results, strict=True):
+            if isinstance(result, Exception):
+                one.failed(session, result)
+                result = BACKUP_SECONDS
+            # A backup is due for this process from `BackupWriter`'s 1.8 s on.
+            one.due = now + result - LOOK_SECONDS / 2
+
+
+class BackedUp:
+    """The backups of one consumer's group, for the session that ``session`` returns, once there is one."""
 
     def __init__(
         self,
         *,
-        clock: Timers,
-        client: redis.asyncio.Redis,
+        connection: Callable[[], SharedConnection],
         session: Callable[[], GroupSession | None],
-        changes: Changes,
         hung: Callable[[], str],
         transfers: Callable[[], str],
         held: Callable[[], Sequence[HeldKey]] | None = None,
     ) -> None:
-        self._clock = clock
-        self._client = client
-        self._session = session
-        self._changes = changes
+        self.connection = connection
+        self.session = session
+        self.due = 0.0
+        """When the next round is due, by the worker's monotonic clock in seconds."""
         self._sentences = ((hung, write_hung), (transfers, write_transfers))
         self._held = held
         self._said_held = False
@@ -48,47 +92,17 @@ class BackupTask:
         self._writer: BackupWriter | None = None
         self._refused = False
 
-    async def run(self) -> None:
-        """Run a round of `BackupWriter` about every `BACKUP_SECONDS`, until cancelled."""
-        await self._changes.until(lambda: self._session() is not None)
-        while not cancelled():
-            session = self._session()
-            pause = BACKUP_SECONDS if session is None else await self._round(session)
-            await sleep(self._clock, pause, upkeep=True)
-
-    async def _round(self, session: GroupSession) -> float:
-        """Run one round. Return the seconds until the next one."""
+    def round(self, session: GroupSession, at_ms: int | None) -> Operation[float]:
+        """Run one round at the server's time ``at_ms``, if that is known. Return the seconds until the next one."""
         member = session.member
         if self._writer is None or self._writer.member != member:
             self._writer = BackupWriter(member)
-        try:
-            done = await perform(self._client, self._writer.round())
-            await self._say_held(member)
-            await self._say(member)
-            if done.replaced:
-                await perform(self._client, session.create_again(replaced=True))
-                return BACKUP_SECONDS  # the next round writes the restored entries
-        except Exception as error:
-            what = remedy(error, Step.READ)
-            if what is Remedy.END:
-                raise
-            if what is Remedy.RECONNECT:
-                await self._client.connection_pool.disconnect(inuse_connections=False)
-            # The reader meets the same errors, and logs them.
-            log.debug("group %s of %s was not backed up: %s", member.group, member.stream, error)
-            if not isinstance(error, Refused) or error.code != "NOPERM":
-                return BACKUP_SECONDS
-            session.backed_up()
-            if not self._refused:
-                self._refused = True
-                log.warning(
-                    "group %s of stream %s cannot be backed up, so its delayed entries are lost if "
-                    "another client destroys it: %s",
-                    member.group,
-                    member.stream,
-                    error,
-                )
-            return BACKUP_SECONDS
+        done = yield from self._writer.round(at_ms)
+        yield from self._say_held(member)
+        yield from self._say(member)
+        if done.replaced:
+            yield from session.create_again(replaced=True)
+            return BACKUP_SECONDS  # the next round writes the restored entries
         session.backed_up()
         if done.set_back_ms and not member.able.verbs:
             log.warning(
@@ -100,17 +114,40 @@ class BackupTask:
             )
         return done.again_ms / 1000
 
-    async def _say(self, member: Member) -> None:
+    def failed(self, session: GroupSession, error: Exception) -> None:
+        """Process the error of a round. Raises one that is not the store's."""
+        member = session.member
+        what = remedy(error, Step.READ)
+        if what is Remedy.END:
+            raise error
+        if what is Remedy.RECONNECT:
+            self.connection().renew()
+        # The reader meets the same errors, and logs them.
+        log.debug("group %s of %s was not backed up: %s", member.group, member.stream, error)
+        if not isinstance(error, Refused) or error.code != "NOPERM":
+            return
+        session.backed_up()
+        if not self._refused:
+            self._refused = True
+            log.warning(
+                "group %s of stream %s cannot be backed up, so its delayed entries are lost if "
+                "another client destroys it: %s",
+                member.group,
+                member.stream,
+                error,
+            )
+
+    def _say(self, member: Member) -> Operation[None]:
         """Write that every slot hangs, and what is under way, if that is so, or was so the last time."""
         for n, (found, write) in enumerate(self._sentences):
             sentence = found()
             if sentence or self._said[n]:
-                await perform(self._client, write(member, sentence))
+                yield from write(member, sentence)
             self._said[n] = bool(sentence)
 
-    async def _say_held(self, member: Member) -> None:
+    def _say_held(self, member: Member) -> Operation[None]:
         """Write which entries wait for their key, if some do, or did the last time."""
         held = [] if self._held is None else self._held()
         if held or self._said_held:
-            await perform(self._client, write_held(member, held))
+            yield from write_held(member, held)
         self._said_held = bool(held)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.groups.claiming import Delivered
 from headwater.groups.early_claims import note_early
@@ -34,7 +34,6 @@ from headwater.groups.settling import (
 )
 from headwater.groups.store_errors import Step
 from headwater.worker.clocks import Timers
-from headwater.worker.connections import Connections, deadline_s
 from headwater.worker.lease import renewal
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned, State, Stop
@@ -42,11 +41,9 @@ from headwater.worker.reader_lease import ReaderLease
 from headwater.worker.retrying_client import RetryingClient
 from headwater.worker.settle import BATCH, Queued, Settler
 from headwater.worker.settlement_sender import SettlementSender
+from headwater.worker.shared_connection import SharedConnection, SharedConnections
 from headwater.worker.statistics import Counters
 from headwater.worker.waiting import Changes, ended
-
-if TYPE_CHECKING:
-    import redis.asyncio
 
 log = logging.getLogger("headwater.worker")
 
@@ -66,9 +63,8 @@ class InFlight:
         name: str,
         *,
         stream: str,
-        lease_ms: int,
         clock: Timers,
-        connections: Connections,
+        connections: SharedConnections,
         changes: Changes,
         counters: Counters,
         settled: Callable[[Queued, SettleOutcome], None],
@@ -92,7 +88,6 @@ class InFlight:
             stream=stream,
             clock=clock,
             connections=connections,
-            deadline_s=deadline_s(lease_ms),
         )
         self._sender = SettlementSender(
             self._retrying, self.ask, lambda *what: self.the_session().settle(*what)
@@ -101,15 +96,15 @@ class InFlight:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
-    def client(self) -> redis.asyncio.Redis:
-        """The client for settlements, and for other commands that must not wait for a blocked read."""
+    def client(self) -> SharedConnection:
+        """The connection for settlements, and for other commands that must not wait for a blocked read."""
         return self._retrying.client
 
     async def close(self) -> None:
-        """Stop using the store, and close the connections."""
+        """Stop using the store."""
         self.abandon()
         await ended(self._tasks)
-        await self._retrying.close()
+        self._retrying.close()
 
     def abandon(self) -> None:
         """Send nothing more, as after SIGKILL."""

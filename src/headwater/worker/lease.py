@@ -1,9 +1,9 @@
-"""Renews the leases of a consumer's entries, whether their handlers run or not.
+"""Renews the leases of the entries that a process owns, whether their handlers run or not.
 
-Rule 1. Three times per lease, all entries that the consumer still owns are renewed; and with them the reader's
-        key of an ordered group.
-Rule 2. A thread with its own connection renews, so that a handler that blocks the event loop does not lose its
-        lease. In tests, where the clock stops between two advances, a task renews.
+Rule 1. Three times per lease, all entries that a consumer still owns are renewed; and with them the reader's
+        key of an ordered group. What is due for several consumers goes in one request.
+Rule 2. A thread with its own connection renews for all consumers, so that a handler that blocks the event loop does
+        not lose its lease. In tests, where the clock stops between two advances, a task renews.
 Rule 3. Only a reply of the server means that a lease is lost. A broken connection does not.
 Rule 4. A reply must arrive before the next renewal is due, within at least a second. The second renewal in a row
         that fails is logged as a warning: others may claim the entries.
@@ -16,22 +16,31 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from headwater.errors import HeadwaterError
 from headwater.groups.claiming import owned
 from headwater.groups.lease import LeaseThread
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, perform, run
+from headwater.groups.operation import Operation, perform, run, together
 from headwater.groups.settling import renew
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import Connections, Pause, deadline_s
+from headwater.worker.connections import Connections, Pause
 from headwater.worker.freshness import Freshness
 from headwater.worker.owned import Owned
 from headwater.worker.reader_lease import ReaderLease
+from headwater.worker.shared_connection import SharedConnections
 
 if TYPE_CHECKING:
     import redis
+    import redis.asyncio
 
 log = logging.getLogger("headwater.worker")
+
+EARLY = 0.1
+"""A renewal is sent up to this part of its interval early, together with others."""
+
+IDLE_SECONDS = 1.0
+"""How often a renewer without consumers looks for some."""
 
 Ended = Callable[[str, BaseException | None], None]
 """Called in the event loop if the renewer ends without having been stopped."""
@@ -105,7 +114,7 @@ class Misses:
     """Counts and logs the renewals of one consumer that fail in a row."""
 
     def __init__(
-        self, name: str, *, seconds: float, clock: Timers, connections: Connections
+        self, name: str, *, seconds: float, clock: Timers, connections: SharedConnections
     ) -> None:
         self._name = name
         self._who = f"lease renewer of {name}"
@@ -148,65 +157,140 @@ class Misses:
         return self._seconds
 
 
-class ThreadRenewer:
-    """Renews in a thread; implements `groups.lease.Leases`."""
+class Leased:
+    """The leases of one consumer. ``ended`` is called if the renewer ends without having been stopped."""
 
     def __init__(
         self,
         name: str,
         table: LeaseTable,
         *,
+        stream: str,
         lease_ms: int,
         clock: Timers,
-        connections: Connections,
+        connections: SharedConnections,
         fresh: Freshness,
         ended: Ended,
     ) -> None:
-        self._table = table
-        self._fresh = fresh
-        seconds = lease_ms / 3000
-        self._misses = Misses(name, seconds=seconds, clock=clock, connections=connections)
+        self.table = table
+        self.stream = stream
+        self.seconds = lease_ms / 3000
+        """The time between two renewals."""
+        self.misses = Misses(name, seconds=self.seconds, clock=clock, connections=connections)
+        self.fresh = fresh
+        self.ended = ended
+        self.due = clock.monotonic() + self.seconds
+        fresh.renewed(clock.monotonic())
+
+    def missed(self, error: Exception, now: float) -> None:
+        """Record that a renewal failed."""
+        self.due = now + self.misses.missed(error, entries=len(self.table.owned))
+
+    def renewed(self, lost: LostLeases, began: float) -> None:
+        """Record a renewal that was sent at ``began``."""
+        self.fresh.renewed(began, lost=bool(lost))
+        self.due = began + self.misses.renewed(asked=lost.asked)
+
+
+class Renewer:
+    """Renews for the consumers in `leased`: the part that its two kinds have in common."""
+
+    def __init__(self, *, clock: Timers, connections: Connections) -> None:
+        self.leased: dict[Leased, None] = {}
         self._clock = clock
-        self._ended = ended
+        self._connections = connections
+
+    def add(self, one: Leased) -> None:
+        """Begin to renew for a consumer."""
+        self.leased = {**self.leased, one: None}  # the thread may iterate over the former one
+
+    def remove(self, one: Leased) -> None:
+        """Renew no more for a consumer."""
+        self.leased = {other: None for other in self.leased if other is not one}
+        one.misses.renewed(asked=False)
+
+    def _due(self, now: float) -> list[list[Leased]]:
+        """Return the consumers whose leases are due, or almost, by node: one that is away does not delay others."""
+        nodes: dict[object, list[Leased]] = {}
+        for one in self.leased:
+            if one.due <= now + EARLY * one.seconds:
+                nodes.setdefault(self._connections.node_of(one.stream), []).append(one)
+        return [*nodes.values()]
+
+    def _pause(self) -> float:
+        """Return the seconds until the next renewal is due."""
+        now = self._clock.monotonic()
+        return max(0.0, min((one.due for one in self.leased), default=now + IDLE_SECONDS) - now)
+
+    def _take(
+        self, part: Sequence[Leased], results: Sequence[LostLeases | HeadwaterError], began: float
+    ) -> list[tuple[Leased, LostLeases]]:
+        """Record the results of renewals that were sent at ``began``. Return the lost leases."""
+        found = []
+        for one, lost in zip(part, results, strict=True):
+            if isinstance(lost, HeadwaterError):
+                one.missed(lost, self._clock.monotonic())
+                continue
+            if lost:
+                found.append((one, lost))
+            one.renewed(lost, began)
+        return found
+
+    def _end(self, error: BaseException | None) -> None:
+        for one in self.leased:
+            one.ended("lease renewer", error)
+
+
+class ThreadRenewer(Renewer):
+    """Renews in a thread; implements `groups.lease.Leases`."""
+
+    def __init__(self, *, clock: Timers, connections: Connections, deadline_s: float) -> None:
+        super().__init__(clock=clock, connections=connections)
         self._loop = asyncio.get_running_loop()
-        self._asked = False
         self._thread = LeaseThread(
-            self,
-            connect=lambda: connections.synchronous(deadline_s=deadline_s(lease_ms)),
-            first=seconds,
+            self, connect=lambda: connections.synchronous(deadline_s=deadline_s), first=0.0
         )
 
     def start(self) -> None:
-        self._fresh.renewed(self._clock.monotonic())
+        """Start the thread, after the consumers were added."""
         self._thread.start()
-
-    def cancel(self) -> None:
-        """Stop renewing."""
-        self._thread.stop()
 
     async def close(self) -> None:
         """Stop renewing, and wait until the thread has closed its connection, at most a second: it may be stuck
         in a command."""
-        self.cancel()
+        self._thread.stop()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 1.0)
-        self._misses.renewed(asked=False)
+
+    def add(self, one: Leased) -> None:
+        super().add(one)
+        self._thread.hurry()
 
     # --- in the thread ----------------------------------------------------------------------------
 
     def renew(self, client: redis.Redis) -> None:
-        """Renew all entries."""
-        began = self._clock.monotonic()
-        lost = run(client, renewal(self._table))
-        self._asked = lost.asked
-        if lost:
-            self._loop.call_soon_threadsafe(drop, self._table, lost)
-        self._fresh.renewed(began, lost=bool(lost))
+        """Renew all entries that are due."""
+        failure: Exception | None = None
+        for part in self._due(self._clock.monotonic()):
+            began = self._clock.monotonic()
+            try:
+                results = run(client, together(renewal(one.table) for one in part))
+            except Exception as error:
+                if remedy(error, Step.RENEW) is Remedy.END:
+                    raise
+                failure = error
+                for one in part:
+                    one.missed(error, self._clock.monotonic())
+            else:
+                for one, lost in self._take(part, results, began):
+                    self._loop.call_soon_threadsafe(drop, one.table, lost)
+        if failure is not None:
+            raise failure
 
     def renewed(self) -> float:
-        return self._misses.renewed(asked=self._asked)
+        return self._pause()
 
-    def missed(self, error: Exception) -> float:
-        return self._misses.missed(error, entries=len(self._table.owned))
+    def missed(self, error: Exception) -> float:  # noqa: ARG002  # `Leased.missed` has logged it
+        return self._pause()
 
     def owner_is_gone(self) -> bool:
         """Return whether the worker's event loop was closed without closing the worker."""
@@ -214,68 +298,50 @@ class ThreadRenewer:
 
     def ended(self, error: BaseException | None) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._ended, "lease renewer", error)
+            self._loop.call_soon_threadsafe(self._end, error)
 
 
-class TaskRenewer:
+class TaskRenewer(Renewer):
     """Renews in a task, on a clock that a test advances."""
 
-    def __init__(
-        self,
-        name: str,
-        table: LeaseTable,
-        *,
-        lease_ms: int,
-        clock: Timers,
-        connections: Connections,
-        fresh: Freshness,
-        ended: Ended,
-    ) -> None:
-        self._table = table
-        self._fresh = fresh
-        self._seconds = lease_ms / 3000
-        self._misses = Misses(name, seconds=self._seconds, clock=clock, connections=connections)
-        self._clock = clock
-        self._connections = connections
-        self._ended = ended
-        self._stopping = False
-        self._task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[None] | None = None
+    _stopping = False
 
     def start(self) -> None:
-        self._fresh.renewed(self._clock.monotonic())
+        """Start the task, after the consumers were added."""
         self._task = asyncio.create_task(self._keep(), name="headwater leases")
         self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if not self._stopping:
-            self._ended("lease renewer", None if task.cancelled() else task.exception())
+            self._end(None if task.cancelled() else task.exception())
 
-    def cancel(self) -> None:
+    async def close(self) -> None:
+        """Stop renewing."""
         self._stopping = True
         if self._task is not None:
             self._task.cancel()
-
-    async def close(self) -> None:
-        self.cancel()
-        if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _keep(self) -> None:
         client = self._connections.asynchronous()
-        pause = self._seconds
         try:
             while True:
-                await sleep(self._clock, pause, upkeep=True)
-                began = self._clock.monotonic()
-                try:
-                    lost = await perform(client, renewal(self._table))
-                except Exception as error:
-                    if remedy(error, Step.RENEW) is Remedy.END:
-                        raise
-                    pause = self._misses.missed(error, entries=len(self._table.owned))
-                else:
-                    drop(self._table, lost)
-                    self._fresh.renewed(began, lost=bool(lost))
-                    pause = self._misses.renewed(asked=lost.asked)
+                await sleep(self._clock, self._pause(), upkeep=True)
+                for part in self._due(self._clock.monotonic()):
+                    await self._renew(client, part)
         finally:
             await client.aclose()
+
+    async def _renew(self, client: redis.asyncio.Redis, part: Sequence[Leased]) -> None:
+        began = self._clock.monotonic()
+        try:
+            results = await perform(client, together(renewal(one.table) for one in part))
+        except Exception as error:
+            if remedy(error, Step.RENEW) is Remedy.END:
+                raise
+            for one in part:
+                one.missed(error, self._clock.monotonic())
+        else:
+            for one, lost in self._take(part, results, began):
+                drop(one.table, lost)

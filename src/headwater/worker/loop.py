@@ -15,23 +15,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 from headwater.errors import HeadwaterError
 from headwater.messages import error_text
-from headwater.worker.clocks import LoopClock, Timers
-from headwater.worker.connections import Connections
+from headwater.worker.clocks import Timers
 from headwater.worker.declaration import Consumer
 from headwater.worker.dependencies import Values
 from headwater.worker.fetch import Fetcher
 from headwater.worker.flow import Flow
 from headwater.worker.freshness import Freshness
-from headwater.worker.group_backup_task import BackupTask
-from headwater.worker.lease import TaskRenewer, ThreadRenewer
+from headwater.worker.group_backup_task import BackedUp, GroupBackups
+from headwater.worker.lease import Leased, TaskRenewer, ThreadRenewer
 from headwater.worker.lease_board import LeaseSlot
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
 from headwater.worker.reaping import reap_regularly
+from headwater.worker.shared_connection import SharedConnections
 from headwater.worker.statistics import ConsumerProgress
 from headwater.worker.stopping import Stopping
 from headwater.worker.supervisor_pipe import Reports
@@ -50,6 +51,14 @@ def _why(error: BaseException | None) -> str:
     return f"with an error: {error_text(error)}"
 
 
+class ProcessParts(NamedTuple):
+    """What all consumers of a process share."""
+
+    connections: SharedConnections
+    renewer: ThreadRenewer | TaskRenewer
+    backups: GroupBackups
+
+
 class Loop:
     """Runs one `Consumer` under the name ``consumer_name``. Make and use it in one event loop.
 
@@ -62,7 +71,7 @@ class Loop:
         consumer: Consumer,
         *,
         consumer_name: str,
-        connections: Connections,
+        parts: ProcessParts,
         clock: Timers,
         lock: QuarantineLock,
         suspects: Suspects,
@@ -80,11 +89,12 @@ class Loop:
         self._reports = reports
         self._abandoned = False
         self._changes = changes = Changes()
+        self._parts = parts
         name = f"{consumer.stream.name}/{consumer.group}"
         self.flow = flow = Flow(
             consumer,
             name=name,
-            connections=connections,
+            connections=parts.connections,
             clock=clock,
             changes=changes,
             chance=chance,
@@ -97,16 +107,14 @@ class Loop:
         self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
         self._slot = self._report_leases(reports)
         self._fresh = self.pool.fresh = self._make_fresh(name)
-        self._renewer = self._make_renewer(name, connections)
+        self._leased: Leased | None = None
         self.order = None if consumer.order_by is None else self._make_order()
         if self.order is not None:
             suspects = Suspects.HERE  # a suspect must stay in order
-        self.fetcher = self._make_fetcher(connections, suspects)
-        self._backup = BackupTask(
-            clock=clock,
-            client=flow.in_flight.client,
+        self.fetcher = self._make_fetcher(suspects)
+        self._backed_up = BackedUp(
+            connection=lambda: flow.in_flight.client,
             session=lambda: flow.in_flight.session,
-            changes=changes,
             hung=flow.slow.hung,
             transfers=self._transfers,
             held=None if self.order is None else self.order.ordering.held,
@@ -138,23 +146,32 @@ class Loop:
             slot=self._slot,
         )
 
-    def _make_renewer(self, name: str, connections: Connections) -> ThreadRenewer | TaskRenewer:
-        renewer = ThreadRenewer if isinstance(self._clock, LoopClock) else TaskRenewer
-        return renewer(
+    def _begin_to_renew(self, name: str) -> None:
+        consumer, parts = self.consumer, self._parts
+        self._leased = Leased(
             name,
             self.in_flight,
-            lease_ms=self.consumer.lease_ms,
+            stream=consumer.stream.name,
+            lease_ms=consumer.lease_ms,
             clock=self._clock,
-            connections=connections,
+            connections=parts.connections,
             fresh=self._fresh,
-            ended=self._broken,
+            ended=self.broken,
         )
+        parts.renewer.add(self._leased)
 
-    def _make_fetcher(self, connections: Connections, suspects: Suspects) -> Fetcher:
+    def _end_for_process(self) -> None:
+        """Take this consumer out of what the process does for all."""
+        if self._leased is not None:
+            self._parts.renewer.remove(self._leased)
+            self._leased = None
+        self._parts.backups.consumers.pop(self._backed_up, None)
+
+    def _make_fetcher(self, suspects: Suspects) -> Fetcher:
         return Fetcher(
             self.consumer,
             consumer_name=self.consumer_name,
-            connections=connections,
+            connections=self._parts.connections,
             clock=self._clock,
             in_flight=self.in_flight,
             fresh=self._fresh,
@@ -208,7 +225,8 @@ class Loop:
     def start(self) -> None:
         """Start all tasks, and so begin to read."""
         name = f"{self.consumer.stream.name}/{self.consumer.group}"
-        self._renewer.start()
+        self._begin_to_renew(name)
+        self._parts.backups.consumers[self._backed_up] = None
         self._tasks = [
             asyncio.create_task(self.fetcher.run(), name=f"{name} reader"),
             asyncio.create_task(self.in_flight.settler.run(), name=f"{name} settler"),
@@ -218,7 +236,6 @@ class Loop:
                 ),
                 name=f"{name} reaper",
             ),
-            asyncio.create_task(self._backup.run(), name=f"{name} backup"),
             *self.pool.start(name),
         ]
         for task in self._tasks:
@@ -230,13 +247,14 @@ class Loop:
         stopped = task is self._tasks[0] and self.fetcher.stopping
         finished = stopped and not task.cancelled() and error is None
         if not self._abandoned and not finished:
-            self._broken(task.get_name(), error)
+            self.broken(task.get_name(), error)
 
     def _settles(self) -> bool:
         """Return whether the settler runs. Without it nothing can be handed back."""
         return bool(self._tasks) and not self._tasks[1].done()
 
-    def _broken(self, name: str, error: BaseException | None) -> None:
+    def broken(self, name: str, error: BaseException | None) -> None:
+        """End this consumer with the error of a part that has ended."""
         if self.failed.done():
             return
         if not self.fetcher.joined and isinstance(error, HeadwaterError):
@@ -287,7 +305,7 @@ class Loop:
     def abandon(self) -> None:
         """Drop all work without settling it, as SIGKILL would."""
         self._abandoned = True
-        self._renewer.cancel()
+        self._end_for_process()
         self.quarantine.abandon()
         self.in_flight.abandon()
         self.pool.dismiss()
@@ -300,10 +318,9 @@ class Loop:
             self._lock.loops.remove(self)
 
     async def close(self) -> None:
-        """Drop all work, end tasks and threads, and close connections. A handler that ignores its cancellation
+        """Drop all work, and end tasks and threads. A handler that ignores its cancellation
         is abandoned."""
         self.abandon()
-        await self._renewer.close()
         await ended(self._tasks)
         await self.in_flight.close()
         self.executor.close()

@@ -21,7 +21,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from headwater.groups.claiming import MAX_BLOCK_MS, Delivered, Gone, claim_interval_ms
 from headwater.groups.member import Member
@@ -45,10 +44,8 @@ from headwater.worker.in_flight import InFlight
 from headwater.worker.ordering import Ordering
 from headwater.worker.owned import Owned, State, Stop
 from headwater.worker.reader_lease import ReaderLease
+from headwater.worker.shared_connection import SharedConnection
 from headwater.worker.waiting import Changes
-
-if TYPE_CHECKING:
-    import redis.asyncio
 
 log = logging.getLogger("headwater.worker")
 
@@ -169,7 +166,7 @@ class OrderedFetch:
 
     # --- the key ----------------------------------------------------------------------------------
 
-    async def prepare(self, client: redis.asyncio.Redis, member: Member) -> None:
+    async def prepare(self, client: SharedConnection, member: Member) -> None:
         """Become the reader, or wait before the next attempt; then list the pending entries."""
         if not self.lease.held:
             self._listed = False
@@ -193,7 +190,7 @@ class OrderedFetch:
                 len(self.ordering.entries),
             )
 
-    async def _take(self, client: redis.asyncio.Redis, member: Member) -> bool:
+    async def _take(self, client: SharedConnection, member: Member) -> bool:
         """Try to take the key, and return whether this process is the reader now. It does not take the key while
         a handler from its last time as the reader still runs: one that ignores its cancellation, or runs in a
         thread."""
@@ -205,7 +202,7 @@ class OrderedFetch:
         self.lease.took(began)
         return True
 
-    async def _list(self, client: redis.asyncio.Redis, member: Member) -> None:
+    async def _list(self, client: SharedConnection, member: Member) -> None:
         """List the pending entries that are not known yet, then start the entries whose turn it is."""
         start: bytes | None = b"-"
         listed: list[bytes] = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headwater.errors import HeadwaterError
 from headwater.groups.consumers import reap
 from headwater.groups.member import Member
-from headwater.groups.operation import perform
+from headwater.groups.operation import Exchanging, perform
 from headwater.worker.clocks import Timers, sleep
 from headwater.worker.connections import lost_connection
 from headwater.worker.waiting import cancelled
@@ -27,7 +27,9 @@ REAP_SECONDS = 3_600.0
 
 
 async def reap_regularly(
-    client: Callable[[], redis.asyncio.Redis], member: Callable[[], Member | None], clock: Timers
+    client: Callable[[], redis.asyncio.Redis | Exchanging],
+    member: Callable[[], Member | None],
+    clock: Timers,
 ) -> None:
     """Every hour, remove consumers of the member's group that own nothing and were not seen for a day. Runs until
     it is cancelled; after an error it tries again in an hour."""

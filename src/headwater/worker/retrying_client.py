@@ -7,40 +7,37 @@ Rule 2. Pauses double from one failure to the next. They are short again after a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from headwater.groups.operation import Operation, Refused, perform, single
 from headwater.groups.store_errors import Remedy, Step, lost_connection, remedy
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import Connections, Pause
-
-if TYPE_CHECKING:
-    import redis.asyncio
+from headwater.worker.connections import Pause
+from headwater.worker.shared_connection import SharedConnection, SharedConnections
 
 T = TypeVar("T")
 
 
 class RetryingClient:
-    """A client with a pool of connections. ``who`` names it in the log; in a cluster it uses the node of
-    ``stream``."""
+    """Uses the shared connection to the node of ``stream``. ``who`` names it in the log."""
 
     def __init__(
-        self, who: str, *, stream: str, clock: Timers, connections: Connections, deadline_s: float
+        self, who: str, *, stream: str, clock: Timers, connections: SharedConnections
     ) -> None:
         self.who = who
-        self.client: redis.asyncio.Redis = connections.asynchronous(
-            deadline_s=deadline_s, home=stream
-        )
+        self._stream = stream
+        self._connections = connections
         self._clock = clock
         self._availability = connections.availability
 
-    async def close(self) -> None:
-        """Close the connections. An unreachable store is not an error here."""
+    @property
+    def client(self) -> SharedConnection:
+        """The connection, which others use too."""
+        return self._connections.settling(self._stream)
+
+    def close(self) -> None:
+        """Stop using the connection."""
         self._availability.left(self.who)
-        try:
-            await self.client.aclose()
-        except lost_connection():
-            pass
 
     async def answered(
         self, make: Callable[[], Operation[T]], step: Step, *, losses: int | None = None
@@ -89,7 +86,7 @@ class RetryingClient:
         seconds = pause.next()
         self._availability.troubled(self.who, error, pause=seconds)
         if remedy(error, Step.READ) is Remedy.RECONNECT:
-            await self.client.connection_pool.disconnect(inuse_connections=False)
+            self.client.renew()
         await sleep(self._clock, seconds)
 
     def well(self) -> None:

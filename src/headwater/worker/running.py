@@ -14,15 +14,18 @@ from typing import Any
 
 from headwater.client.redaction import redacted
 from headwater.worker.clocks import LoopClock, Timers
-from headwater.worker.connections import Connections
+from headwater.worker.connections import Connections, deadline_s
 from headwater.worker.declaration import Consumer
 from headwater.worker.delays import ProcessDelays
 from headwater.worker.extensions import Extensions
+from headwater.worker.group_backup_task import GroupBackups
+from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.lifespan import Lifespan
-from headwater.worker.loop import Loop, TaskEnded
+from headwater.worker.loop import Loop, ProcessParts, TaskEnded
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import QuarantineLock, Suspects
 from headwater.worker.scheduler import Scheduler, served_streams
+from headwater.worker.shared_connection import SharedConnections
 from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.telemetry import Telemetry
 
@@ -68,6 +71,11 @@ class Running:
         self.delays: ProcessDelays | None = None
         """How late this process runs, once it has started on the machine's clock."""
         self._wanted = asyncio.Event()
+        self._name = unique_name()
+        self._named: set[tuple[str, str]] = set()
+        """The groups in which a consumer has the process's name."""
+        self._parts = self._make_parts(min((one.lease_ms for one in consumers), default=1000))
+        self._backing_up: asyncio.Task[None] | None = None
         # Suspects of an ordered consumer run in the process that reads, so that they stay in order.
         left_out = suspects is Suspects.ONLY
         self.loops = {
@@ -78,17 +86,37 @@ class Running:
         self.scheduler = Scheduler(
             # The quarantine process handles suspects only.
             [] if suspects is Suspects.ONLY else served_streams(consumers),
-            consumer_name=unique_name(),
+            consumer_name=self._name,
             connections=connections,
+            shared=self._parts.connections,
             clock=clock,
         )
+
+    def _make_parts(self, lease_ms: int) -> ProcessParts:
+        clock, deadline = self._clock, deadline_s(lease_ms)
+        renewer: ThreadRenewer | TaskRenewer
+        if isinstance(clock, LoopClock):
+            renewer = ThreadRenewer(clock=clock, connections=self._connections, deadline_s=deadline)
+        else:
+            renewer = TaskRenewer(clock=clock, connections=self._connections)
+        shared = SharedConnections(self._connections, clock=clock, deadline_s=deadline)
+        return ProcessParts(shared, renewer, GroupBackups(clock))
+
+    def _consumer_name(self, consumer: Consumer) -> str:
+        """Return the process's name, so that one command can read several streams. A second consumer of a group in
+        this process, as after `replace`, has another one."""
+        group = (consumer.stream.name, consumer.group)
+        if group in self._named:
+            return unique_name()
+        self._named.add(group)
+        return self._name
 
     def _loop(self, consumer: Consumer) -> Loop:
         watch = self._observe
         return Loop(
             consumer,
-            consumer_name=unique_name(),
-            connections=self._connections,
+            consumer_name=self._consumer_name(consumer),
+            parts=self._parts,
             clock=self._clock,
             lock=self._lock,
             suspects=self._suspects,
@@ -119,6 +147,7 @@ class Running:
         if not opening.cancelled() and opening.exception() is None:
             return True
         await asyncio.gather(*(loop.close() for loop in self.loops.values()))
+        await self._parts.connections.close()
         if not opening.cancelled():
             opening.result()
         return False
@@ -135,7 +164,24 @@ class Running:
             self.delays.start()
         for loop in self.loops.values():
             loop.start()
+        self._parts.renewer.start()
+        self._backing_up = asyncio.create_task(self._parts.backups.run(), name="group backups")
+        self._backing_up.add_done_callback(self._backups_ended)
         self.scheduler.start()
+
+    def _backups_ended(self, task: asyncio.Task[None]) -> None:
+        """End all consumers with an error, if the task ended without having been stopped."""
+        if self._backing_up is not None:
+            for loop in self.loops.values():
+                loop.broken(task.get_name(), None if task.cancelled() else task.exception())
+
+    async def _close_parts(self) -> None:
+        backing_up, self._backing_up = self._backing_up, None
+        if backing_up is not None:
+            backing_up.cancel()
+            await asyncio.wait([backing_up])
+            await self._parts.renewer.close()
+        await self._parts.connections.close()
 
     def _handlers(self) -> list[tuple[str, Owned]]:
         """Return the handlers that run, or have just ended, by name."""
@@ -189,6 +235,7 @@ class Running:
                 *(loop.stop(grace=grace, at_once=self._at_once) for loop in self.loops.values()),
             )
         finally:
+            await self._close_parts()
             if self.delays is not None:
                 self.delays.stop()
             await self._lifespan.close(self._at_once)

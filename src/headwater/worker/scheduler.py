@@ -29,6 +29,7 @@ from headwater.worker.connections import Connections, Pause, lost_connection
 from headwater.worker.declaration import Consumer
 from headwater.worker.loop import TaskEnded
 from headwater.worker.reaping import reap_regularly
+from headwater.worker.shared_connection import SharedConnection, SharedConnections
 from headwater.worker.waiting import cancelled, ended
 
 if TYPE_CHECKING:
@@ -72,12 +73,14 @@ class Scheduler:
         *,
         consumer_name: str,
         connections: Connections,
+        shared: SharedConnections,
         clock: Timers,
     ) -> None:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._streams = list(streams)
         self._consumer_name = consumer_name
         self._connections = connections
+        self._shared = shared
         self._clock = clock
         self._serving: dict[str, Serving] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -87,8 +90,7 @@ class Scheduler:
     def start(self) -> None:
         """Begin to check the streams."""
         if self._streams:
-            client = self._connections.asynchronous(deadline_s=DEADLINE_SECONDS)
-            self._begin("", self._look(client))
+            self._begin("", self._look())
 
     async def stop(self) -> None:
         """Stop publishing. The entries of the last read are settled, and the consumers removed."""
@@ -135,7 +137,7 @@ class Scheduler:
             self.failed.set_exception(TaskEnded(f"{task.get_name()} ended: {why}"))
             self.failed.exception()  # retrieved here: asyncio would log it if the loop closes first
 
-    async def _look(self, client: redis.asyncio.Redis) -> None:
+    async def _look(self) -> None:
         """Check every second, and begin to serve each stream that has scheduled messages."""
         who = "scheduler"
         pause = Pause()
@@ -144,27 +146,37 @@ class Scheduler:
             while not cancelled():
                 idle = [stream for stream in self._streams if stream not in self._serving]
                 try:
-                    used = await perform(client, in_use(idle)) if idle else []
+                    used = await self._used(idle)
                 except Exception as error:
                     await sleep(self._clock, _pause(self._connections, who, error, pause))
                     continue
                 if idle:
                     self._connections.availability.well(who)
                 pause.reset()
-                for stream, found in zip(idle, used, strict=True):
-                    if found:
-                        serving = self._serving[stream] = self._make(stream, client)
-                        self._begin(stream, serving.run())
+                for stream in used:
+                    serving = self._serving[stream] = self._make(stream, self._shared.of(stream))
+                    self._begin(stream, serving.run())
                 await sleep(self._clock, LOOK_SECONDS, upkeep=True)
                 if self._clock.monotonic() >= renew_at:
                     # An open connection would never show that the address leads to another server now.
                     renew_at = self._clock.monotonic() + RENEW_SECONDS
-                    await client.connection_pool.disconnect(inuse_connections=False)
+                    for connection in {self._shared.of(stream) for stream in self._streams}:
+                        connection.renew()
         finally:
             self._connections.availability.left(who)
-            await _close(client)
 
-    def _make(self, stream: str, client: redis.asyncio.Redis) -> Serving:
+    async def _used(self, streams: Sequence[str]) -> list[str]:
+        """Return those of these streams that have scheduled messages."""
+        nodes: dict[SharedConnection, list[str]] = {}
+        for stream in streams:
+            nodes.setdefault(self._shared.of(stream), []).append(stream)
+        found = []
+        for connection, part in nodes.items():
+            used = await perform(connection, in_use(part))
+            found += [stream for stream, one in zip(part, used, strict=True) if one]
+        return found
+
+    def _make(self, stream: str, client: SharedConnection) -> Serving:
         return Serving(
             stream,
             client,
@@ -181,7 +193,7 @@ class Serving:
     def __init__(
         self,
         stream: str,
-        client: redis.asyncio.Redis,
+        client: SharedConnection,
         *,
         consumer_name: str,
         connections: Connections,

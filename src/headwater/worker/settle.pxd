@@ -11,7 +11,6 @@ cdef class Settler:
     cdef object _timer
     cdef Py_ssize_t _in_flight
     cdef dict _alone
-    cdef object _lanes
     cdef object _busy_since
     cdef object _empty
     cpdef add(self, one)

@@ -5,8 +5,7 @@ Rule 1. A settlement that was added earlier is sent with an earlier batch or the
 Rule 2. A batch is sent at once if it is full, or if a handler slot has nothing to do, so that collecting does not
         slow an idle worker.
 Rule 3. A batch is repeated until its reply arrives. Repeating it does no harm (`groups.settling`).
-Rule 4. A large item is not part of a batch: it is sent alone, over another connection of the pool, at most
-        `ALONE_AT_ONCE` of them at a time. So it delays no other, however slow the link is.
+Rule 4. A large item is not part of a batch: it is sent alone, so that it delays no other, however slow the link is.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ BATCH = 256
 LINGER_SECONDS = 0.005
 ALONE_BYTES = 256 * 1024
 """Size of results with which a batch is full, and from which an item is sent alone: a quarter of a second at 1 MB/s."""
-ALONE_AT_ONCE = 2
 NAMED = 5
 """How many large items a log line names at most."""
 BATCH_RESULTS = 4_096
@@ -71,7 +69,6 @@ class Settler:
         self._timer: Timer | None = None
         self._in_flight = 0
         self._alone: dict[int, tuple[Queued, TransferProgress]] = {}
-        self._lanes = asyncio.Semaphore(ALONE_AT_ONCE)
         self._busy_since: float | None = None
         self._empty = Changes()
 
@@ -202,9 +199,8 @@ class Settler:
         )
         self._alone[id(queued)] = queued, progress
         try:
-            async with self._lanes:
-                with progress.watched():
-                    await self._flush([queued])
+            with progress.watched():
+                await self._flush([queued])
         finally:
             del self._alone[id(queued)]
 

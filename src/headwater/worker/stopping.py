@@ -196,9 +196,12 @@ class Stopping:
         the end of the log line."""
         in_flight = self._in_flight
         await in_flight.settler.drained()
-        if not in_flight.owned and await self._store_is_away():
+        recovered = None if in_flight.owned else await self._recovered()
+        if recovered is None and not in_flight.owned:
             return f"; the store is unreachable, so consumer {self._consumer_name} was not removed"
-        found, gone = await in_flight.ask(lambda who: recover(who, list(in_flight.owned)))
+        if recovered is None:
+            recovered = await in_flight.ask(lambda who: recover(who, list(in_flight.owned)))
+        found, gone = recovered
         await self._accept(found)
         if gone:
             await in_flight.ask(lambda who: drop_gone(who, gone, self._losses.pending))
@@ -206,19 +209,18 @@ class Stopping:
         await self._forgotten()
         return "" if await in_flight.ask(retire) else "; its consumer still owns entries"
 
-    async def _store_is_away(self) -> bool:
-        """Return whether the store does not answer. Tries twice: the first connection may be an old one."""
+    async def _recovered(self) -> tuple[list[Delivered], list[bytes]] | None:
+        """Return the entries of a lost reply, or None if the store does not answer. Tries twice: the first connection
+        may be an old one."""
         client, member = self._in_flight.client, self._in_flight.the_member()
         for _ in range(2):
             try:
-                await asyncio.wait_for(perform(client, recover(member, [])), LEAVING_SECONDS)
+                return await asyncio.wait_for(perform(client, recover(member, [])), LEAVING_SECONDS)
             except lost_connection() as error:
                 log.debug("the store does not answer: %s", error)
             except Refused:
-                return False
-            else:
-                return False
-        return True
+                return await self._in_flight.ask(lambda who: recover(who, []))
+        return None
 
 
 async def _finished(task: asyncio.Future[Any]) -> None:
