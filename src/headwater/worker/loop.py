@@ -108,7 +108,7 @@ class Loop:
             session=lambda: flow.in_flight.session,
             changes=changes,
             hung=flow.slow.hung,
-            transfers=self._transfers,
+            transfers=self.transfers,
             held=None if self.order is None else self.order.ordering.held,
         )
         self.quarantine = self._make_quarantine(suspects)
@@ -182,7 +182,7 @@ class Loop:
         self.in_flight.dropped = order.ordering.away
         return order
 
-    def _transfers(self) -> str:
+    def transfers(self) -> str:
         """Return which large reply and results are under way, in a sentence; an empty string if none is."""
         sending = self.in_flight.settler.under_way()
         found = [self.fetcher.large_reply(), f"it sends {sending}" if sending else ""]
