@@ -68,6 +68,16 @@ async def test_a_large_reply_may_take_longer_than_the_timeout(
     await client.close()
 
 
+async def test_pauses_within_a_reply_may_be_almost_as_long_as_the_timeout(
+    proxy: CuttingProxy, open_client: Open
+) -> None:
+    client = open_client(proxy.url, socket_timeout=TIMEOUT)
+    await client("set", "large", b"x" * (SIZE // 3))
+    proxy.rate = proxy.piece / (TIMEOUT / 2)
+    assert len(await client("get", "large")) == SIZE // 3
+    await client.close()
+
+
 async def test_a_link_that_falls_silent_within_a_reply_raises_a_timeout(
     proxy: CuttingProxy, open_client: Open
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 import redis
@@ -14,6 +14,7 @@ import headwater
 from headwater.testing.server import ServerProcess, server_process
 from tests import certificates
 from tests.certificates import Certificates
+from tests.clients.proxy import CuttingProxy
 from tests.clients.uniform import UniformClient
 from tests.guides import GUIDES, outputs
 from tests.peers import free_port
@@ -65,6 +66,24 @@ async def test_the_url_may_have_all_options(
         assert await client("ping") is True
     finally:
         await client.close()
+
+
+async def test_a_large_value_may_take_longer_than_the_timeout(
+    server: ServerProcess, made: Certificates, *, asynchronous: bool
+) -> None:
+    # Given a link on which a value takes four times the timeout
+    host = urlsplit(server.tls_url).hostname
+    with CuttingProxy(urlsplit(server.tls_url).port or 0) as proxy:
+        url = f"rediss://{host}:{proxy.port}"
+        options = {**made.client_options, "socket_timeout": 0.1}
+        client = connected(url, asynchronous=asynchronous, **options)
+        try:
+            assert await client("ping")
+            proxy.rate = 1_500_000
+            assert await client("set", "large", "x" * 600_000)
+            assert len(await client("get", "large")) == 600_000
+        finally:
+            await client.close()
 
 
 @pytest.mark.parametrize("what", ["authority", "certificate"])

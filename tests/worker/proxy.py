@@ -69,7 +69,7 @@ class Proxy:
         self._writers.add(sink)
         flows = self._flows
         try:
-            while data := await source.read(PIECE):
+            while data := await source.read(PIECE if self.rate else 65_536):
                 await flows.wait()
                 if self.rate is not None:
                     async with self._link[way]:

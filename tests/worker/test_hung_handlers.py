@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.hung import read_said, write_hung
+from headwater.groups.hung import read_said, write_hung, write_transfers
 from headwater.groups.operation import run as run_operation
 from headwater.groups.pending import groups
 from headwater.operations.causes import CauseName, causes
@@ -141,3 +141,15 @@ def test_explain_names_it_instead_of_slow(core: Core) -> None:
     (group,) = core.do(groups("s"))
     (cause,) = [one for one in causes(core.do(observe(group, []))) if one.name is CauseName.HUNG]
     assert cause.statement.startswith("consumer one: every slot is busy. Find out")
+
+
+def test_explain_says_that_a_group_with_a_large_transfer_is_not_stuck(core: Core) -> None:
+    core.client.xadd("s", {"v": "1"})
+    core.do(write_transfers(core.member, "a large reply of the store is under way, 3.2 MB so far"))
+    (group,) = core.do(groups("s"))
+    now = core.do(observe(group, []))
+    (cause,) = [one for one in causes(now) if one.name is CauseName.TRANSFER]
+    assert cause.statement.startswith("consumer one: a large reply of the store is under way, 3.2")
+    assert cause.normal
+    core.do(write_transfers(core.member, ""))
+    assert core.do(observe(group, [])).transfers == {}

@@ -161,6 +161,29 @@ async def test_a_large_message_delays_no_other_of_its_publisher(store: Store) ->
     assert await store.look.xlen(documents.name) == 1
 
 
+async def test_a_link_that_a_large_result_fills_is_not_a_store_that_does_not_answer(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a large result under way, behind which the answers to everything else are late
+    async with proxy(store.url) as link:
+        async with working(reporting(link.url, asyncio.Barrier(1)), grace=20) as running:
+            (loop,) = running.loops.values()
+            await eventually(lambda: loop.flow.joined)
+            link.rate = RATE
+            before = link.requests
+            await store.look.xadd("orders", {"id": str(LARGE)})
+            await eventually(lambda: link.requests - before > SIZE / 10)
+            link.answers.clear()
+            # When deadlines pass while its bytes move
+            await eventually(lambda: "no lease of orders/g was renewed" in caplog.text)
+            await eventually(lambda: link.requests - before > 0.9 * SIZE)
+            link.answers.set()
+            await eventually(store.settled)
+    # Then the log does not blame the store
+    assert "does not answer" not in caplog.text
+    assert len(await store.results(reports)) == 1
+
+
 class Document(msgspec.Struct):
     text: str
 

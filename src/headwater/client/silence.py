@@ -7,7 +7,8 @@ Rule 2. A peer that has acknowledged a part of a large command may still pass it
         second for every `PASSED_ON` bytes.
 Rule 3. Nothing lasts for ever: a transfer that moves fewer than `SLOWEST` bytes a second ends after
         `MOST_DEADLINES` deadlines.
-Rule 4. Time in which this process did not run does not count.
+Rule 4. Time in which this process did not run does not count. Nor does it for a thread, of which a command is looked
+        at only while nothing arrives: there rule 3 does not bound a peer that sends a byte in each quarter.
 Rule 5. Where the system does not tell (unix sockets, other systems than Linux), the deadline is for the whole
         command, or for the next bytes of a reply.
 """
@@ -32,6 +33,7 @@ LONGEST_PAUSE: Final = 0.75
 MOST_DEADLINES: Final = 10
 SLOWEST: Final = 1_000
 PASSED_ON: Final = 1_000_000
+"""See the rules. In bytes a second."""
 
 _COUNTS: Final = struct.Struct("=120xQQ")
 """The beginning of `tcp_info`: the fields ``tcpi_bytes_acked`` and ``tcpi_bytes_received`` (Linux 4.1, tcp.h)."""
@@ -57,18 +59,6 @@ def _pause(deadline: float) -> float:
 class Silence:
     """The silence of ``sock`` during a command of ``size`` bytes and its reply."""
 
-    __slots__ = (
-        "_began",
-        "_due",
-        "_first",
-        "_flows_at",
-        "_last",
-        "_moved_at",
-        "_said",
-        "_size",
-        "_sock",
-    )
-
     def __init__(self, sock: Any, *, size: int = 0) -> None:
         self._sock = sock
         self._size = size
@@ -85,10 +75,10 @@ class Silence:
         """Begin to write the command or to wait for a reply. Return in how many seconds to call `look`."""
         self._moved_at, self._last = monotonic(), None
         pause = wait + _pause(deadline)
-        if PROGRESS.get() is not None:
-            pause = min(
-                pause, LONGEST_PAUSE
-            )  # a large reply to a command that may block is seen soon
+        if (
+            PROGRESS.get() is not None
+        ):  # so that a large reply is seen while its command might still block
+            pause = min(pause, LONGEST_PAUSE)
         self._due = self._moved_at + pause
         return pause
 
@@ -98,6 +88,7 @@ class Silence:
         now = monotonic()
         late = now - self._due
         if late > _pause(deadline):
+            # The process did not run. Or a thread looks only now, because it has received bytes meanwhile.
             self._began += late
             self._moved_at += late
         found = _moved(self._sock)
@@ -105,17 +96,23 @@ class Silence:
             self._moved_at = now
             self._flows_at = self._flows_at or now
         self._first, self._last = self._first or found, found
-        if (progress := PROGRESS.get()) is not None:
-            progress.of = self
-            if self._flows_at and now - self._flows_at > deadline and not self._said:
-                self._said = True
-                progress.slow(self)
-        over = self._moved_at + wait + deadline + self.sent / PASSED_ON
-        moved = self.sent + self.received
-        longest = self._began + wait + MOST_DEADLINES * deadline + moved / SLOWEST
-        pause = max(0.0, min(over - now, longest - now, _pause(deadline)))
+        self._report(deadline)
+        sent, received = self._since_first(found)
+        over = self._moved_at + wait + deadline + sent / PASSED_ON
+        longest = self._began + wait + MOST_DEADLINES * deadline + (sent + received) / SLOWEST
+        pause = LONGEST_PAUSE if now < self._began + wait else _pause(deadline)
+        pause = max(0.0, min(over - now, longest - now, pause))
         self._due = now + pause
         return pause
+
+    def _report(self, deadline: float) -> None:
+        progress = PROGRESS.get()
+        if progress is None:
+            return
+        progress.of = self
+        if self._flows_at and monotonic() - self._flows_at > deadline and not self._said:
+            self._said = True
+            progress.slow(self)
 
     @staticmethod
     def ended() -> None:
@@ -131,21 +128,23 @@ class Silence:
     @property
     def sent(self) -> int:
         """How many bytes of a large command the peer has acknowledged."""
-        return min(self._size, self._since_first(0))
+        return self._since_first(_moved(self._sock))[0]
 
     @property
     def received(self) -> int:
         """How many bytes of the reply have arrived."""
-        return self._since_first(1)
+        return self._since_first(_moved(self._sock))[1]
 
     @property
     def moved_at(self) -> float:
         """When bytes were last seen to move, by the monotonic clock."""
         return self._moved_at
 
-    def _since_first(self, which: int) -> int:
-        now = _moved(self._sock)
-        return 0 if now is None or self._first is None else now[which] - self._first[which]
+    def _since_first(self, now: tuple[int, int] | None) -> tuple[int, int]:
+        first = self._first
+        if now is None or first is None:
+            return 0, 0
+        return min(self._size, now[0] - first[0]), now[1] - first[1]
 
 
 class TransferProgress:

@@ -20,7 +20,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from headwater.groups.member import Member
-from headwater.groups.operation import Command, Operation, Refused, Word, accepted
+from headwater.groups.operation import Command, GroupVanished, Operation, Refused, Word, accepted
 from headwater.groups.scripts import RENEW, SETTLE
 from headwater.messages import PARKED_CONSUMER, Pairs, hash_tag
 
@@ -161,7 +161,10 @@ def _unless_settled(
     """Ask which of the ``doubtful`` settlements were carried out, and settle the others."""
     ids = [entry_id for one in doubtful for entry_id in one.ids]
     replies = yield [["XPENDING", member.stream, member.group, one, one, 1] for one in ids]
-    pending = {one for one, reply in zip(ids, replies, strict=True) if accepted(reply)}
+    for reply in replies:
+        if isinstance(reply, GroupVanished):
+            raise reply
+    pending = {one for one, reply in zip(ids, replies, strict=True) if reply}  # or unknown
     settled = [one in doubtful and pending.isdisjoint(one.ids) for one in settlements]
     rest = [one for one, is_settled in zip(settlements, settled, strict=True) if not is_settled]
     outcomes = iter((yield from settle(member, rest)))

@@ -47,7 +47,8 @@ class Availability:
         self._since: dict[Trouble, float] = {}
         self._answered = False
         self.local_cause: Callable[[], str | None] = lambda: None
-        """Returns why this process itself did not run a moment ago (`ProcessDelays`)."""
+        """Returns why answers may be late although the store answers: this process did not run a moment ago
+        (`ProcessDelays`), or something large fills the link."""
 
     def troubled(self, who: str, error: BaseException, *, pause: float) -> None:
         """Record that ``who`` met ``error`` and tries again in ``pause`` seconds."""

@@ -116,7 +116,7 @@ class Loop:
             connection=lambda: flow.in_flight.client,
             session=lambda: flow.in_flight.session,
             hung=flow.slow.hung,
-            transfers=self._transfers,
+            transfers=self.transfers,
             held=None if self.order is None else self.order.ordering.held,
         )
         self.quarantine = self._make_quarantine(suspects)
@@ -199,7 +199,7 @@ class Loop:
         self.in_flight.dropped = order.ordering.away
         return order
 
-    def _transfers(self) -> str:
+    def transfers(self) -> str:
         """Return which large reply and results are under way, in a sentence; an empty string if none is."""
         sending = self.in_flight.settler.under_way()
         found = [self.fetcher.large_reply(), f"it sends {sending}" if sending else ""]

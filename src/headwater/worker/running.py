@@ -9,6 +9,7 @@ import re
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -160,7 +161,7 @@ class Running:
         self._reports.store(self._connections.place())
         if isinstance(self._clock, LoopClock):
             self.delays = ProcessDelays(self._handlers, self._reports.blocked)
-            self._connections.availability.local_cause = self.delays.cause
+            self._connections.availability.local_cause = partial(self._cause, self.delays)
             self.delays.start()
         for loop in self.loops.values():
             loop.start()
@@ -182,6 +183,11 @@ class Running:
             await asyncio.wait([backing_up])
             await self._parts.renewer.close()
         await self._parts.connections.close()
+
+    def _cause(self, delays: ProcessDelays) -> str | None:
+        """Return why answers of the store may be late although it answers, in a sentence; None if nothing is known."""
+        transfers = (loop.transfers() for loop in [*self.loops.values()])
+        return delays.cause() or next(filter(None, transfers), None)
 
     def _handlers(self) -> list[tuple[str, Owned]]:
         """Return the handlers that run, or have just ended, by name."""

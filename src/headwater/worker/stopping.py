@@ -219,7 +219,10 @@ class Stopping:
             except lost_connection() as error:
                 log.debug("the store does not answer: %s", error)
             except Refused:
-                return await self._in_flight.ask(lambda who: recover(who, []))
+                recovered: tuple[list[Delivered], list[bytes]] | None = await self._in_flight.ask(
+                    lambda who: recover(who, [])
+                )
+                return recovered
         return None
 
 

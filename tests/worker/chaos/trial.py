@@ -39,7 +39,7 @@ LONGER_SECONDS: Final = (1.1, 2.0)
 SETTLE_SECONDS: Final = 90.0
 """Time after the last fault in which all messages must be settled and every process must handle some."""
 
-DISTURBANCES: Final = ("cut", "silent", "silent for ever")
+DISTURBANCES: Final = ("cut", "silent", "silent for ever", "slow")
 
 
 class Plan(NamedTuple):

@@ -25,6 +25,9 @@ POLL_SECONDS: Final = 0.02
 KEPT: Final = 200_000
 """Number of characters of a process's log to keep, from its end."""
 
+SLOW = 100_000
+"""How many bytes a second a slow link takes."""
+
 
 class Workers:
     """``size`` workers on the store at ``url``. Dead ones are replaced."""
@@ -177,13 +180,17 @@ class Workers:
         await behind.close()
 
     async def disturb(self, pid: int, how: str, seconds: float) -> None:
-        """Cut the process's connections, or stall them for a while or for good."""
+        """Cut the process's connections, stall them for a while or for good, or slow them down for a while."""
         behind = next(
             found for worker, found in self._workers if self.supervised or worker.pid == pid
         )
         began = time.monotonic()
         if how == "cut":
             behind.cut()
+        elif how == "slow":
+            behind.rate = SLOW
+            await asyncio.sleep(seconds)
+            behind.rate = None
         else:
             behind.fall_silent()
             await asyncio.sleep(seconds)
