@@ -141,16 +141,12 @@ async def working(app: App, *, grace: float = 10.0) -> AsyncIterator[Running]:
 
 def killed(running: Running) -> None:
     """Drop all work of the worker without settling it, as SIGKILL would."""
-    running.scheduler.abandon()
-    for loop in running.loops.values():
-        loop.abandon()
+    running.abandon()
 
 
 async def buried(running: Running) -> None:
     """Close the connections of a worker that `killed` stopped."""
-    await running.scheduler.close()
-    for loop in running.loops.values():
-        await loop.close()
+    await running.close()
 
 
 async def work_in_every_way(store: Store) -> None:

@@ -241,6 +241,11 @@ class Loop:
         for task in self._tasks:
             task.add_done_callback(self._ended)
 
+    @property
+    def started(self) -> bool:
+        """Whether `start` was called."""
+        return bool(self._tasks)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         """End this consumer with an error, if the task ended without having been stopped."""
         error = None if task.cancelled() else task.exception()

@@ -76,7 +76,7 @@ async def work(
 
     signals = _Signals(loop, stop)
     if until_eof:
-        loop.add_reader(0, _at_eof(loop, stop))
+        loop.add_reader(0, _on_input(loop, stop, reports or Reports()))
     reporting = None
     if reports is not None and progress:
         reporting = asyncio.create_task(_report_progress(app, reports), name="progress reports")
@@ -160,9 +160,14 @@ def _abandon_handlers() -> None:
         _exit_now(0)
 
 
-def _at_eof(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Callable[[], None]:
+def _on_input(
+    loop: asyncio.AbstractEventLoop, stop: Callable[[], None], reports: Reports
+) -> Callable[[], None]:
     def read() -> None:
-        if not os.read(0, 4096):
+        data = os.read(0, 4096)
+        if data:
+            reports.heard(data)
+        else:
             loop.remove_reader(0)
             log.warning("the parent process has ended: stopping")
             stop()

@@ -12,7 +12,7 @@ Rule 3. The time for draining is limited: after ``claim_after``, the suspect is 
         continues. If a suspect runs alone for longer than that, others begin to run with it, except in the
         quarantine process.
 Rule 4. Under a supervisor, one child, the quarantine process, handles only suspects, and the others are not
-        drained. Suspects of an ordered consumer are an exception: they run in the process that reads, so that
+        drained. It has no connection until the supervisor tells it which group has one. Suspects of an ordered consumer are an exception: they run in the process that reads, so that
         they stay in order.
 
 `headwater.groups.poison` decides which deaths count against a message.
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Any, Protocol
@@ -81,10 +81,12 @@ class Pausable(Protocol):
 
 
 class QuarantineLock:
-    """Lets one of a process's loops at a time pause all others."""
+    """Lets one of a process's loops at a time pause all others. ``tell`` is called with the stream and the group of a
+    suspect that is handed back for the quarantine process."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str, str], None] = lambda _stream, _group: None) -> None:
         self.loops: list[Pausable] = []
+        self.tell = tell
         self._entered = False
 
     async def enter(self, loop: Pausable) -> bool:
@@ -223,6 +225,8 @@ class Quarantine:
                 owned.delivery.id,
                 owned.delivery.stream,
             )
+        if self._suspects is Suspects.ELSEWHERE:
+            self._lock.tell(self._consumer.stream.name, self._consumer.group)
         self._hand_back(suspects)
 
     def _hand_back(self, entries: Sequence[Owned]) -> None:

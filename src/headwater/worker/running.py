@@ -67,7 +67,7 @@ class Running:
         self._reports = reports or Reports()
         self._extensions = extensions or Extensions()
         self._lifespan = Lifespan(consumers, self._extensions.hooks, given)
-        self._lock = QuarantineLock()
+        self._lock = QuarantineLock(self._reports.suspect)
         self._at_once = asyncio.Event()
         self.delays: ProcessDelays | None = None
         """How late this process runs, once it has started on the machine's clock."""
@@ -163,16 +163,48 @@ class Running:
             self.delays = ProcessDelays(self._handlers, self._reports.blocked)
             self._connections.availability.local_cause = partial(self._cause, self.delays)
             self.delays.start()
-        for loop in self.loops.values():
-            loop.start()
+        if self._suspects is Suspects.ONLY and self._reports.supervised:
+            self._reports.new_suspects = self._start_for_suspects
+            self._start_for_suspects()
+        else:
+            for loop in self.loops.values():
+                loop.start()
+        self._start_parts()
+        self.scheduler.start()
+
+    def _start_parts(self) -> None:
+        """Start what this process does for all its consumers."""
         self._parts.renewer.start()
         self._backing_up = asyncio.create_task(self._parts.backups.run(), name="group backups")
         self._backing_up.add_done_callback(self._backups_ended)
-        self.scheduler.start()
+
+    def abandon(self) -> None:
+        """Drop all work without settling it, as SIGKILL would. `close` must follow."""
+        self.scheduler.abandon()
+        for loop in self.loops.values():
+            loop.abandon()
+        backing_up, self._backing_up = self._backing_up, None
+        if backing_up is not None:
+            backing_up.cancel()
+
+    async def close(self) -> None:
+        """Close the connections after `abandon`."""
+        await self.scheduler.close()
+        for loop in self.loops.values():
+            await loop.close()
+        await self._parts.renewer.close()
+        await self._parts.connections.close()
+
+    def _start_for_suspects(self) -> None:
+        """In the quarantine process, start the consumers of groups that have a suspect. The others need no connection."""
+        for consumer, loop in self.loops.items():
+            group = (consumer.stream.name, consumer.group)
+            if group in self._reports.suspected_in and not loop.started and not self._wanted.is_set():
+                loop.start()
 
     def _backups_ended(self, task: asyncio.Task[None]) -> None:
         """End all consumers with an error, if the task ended without having been stopped."""
-        if self._backing_up is not None:
+        if self._backing_up is task:
             for loop in self.loops.values():
                 loop.broken(task.get_name(), None if task.cancelled() else task.exception())
 

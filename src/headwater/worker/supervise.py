@@ -18,6 +18,7 @@ Rule 7. If the supervisor dies, the workers get the end of their standard input 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -86,6 +87,8 @@ class Supervisor:
         self._reports: dict[int, ReceivedReports] = {}
         self._joined: set[GROUP] = set()
         """Groups that any worker has joined since the start."""
+        self._suspected: set[GROUP] = set()
+        """Groups of which a worker handed back a suspected poison message."""
         self._stopping = asyncio.Event()
         self._status: int = 0
 
@@ -222,6 +225,8 @@ class Supervisor:
             process.pid, reports, name=self._name(number), alone=number == self._workers
         )
         renewing = asyncio.create_task(renewer.run(), name=f"leases of {self._name(number)}")
+        if number == self._workers:
+            _tell(process, self._suspected)
         if self._stopping.is_set() or reloads != self._reloads:
             send_signal(process, signal.SIGTERM)
         try:
@@ -246,6 +251,10 @@ class Supervisor:
     def _read(self, reports: ReceivedReports) -> None:
         if not reports.read():
             asyncio.get_running_loop().remove_reader(reports.reader)
+        new = reports.suspected - self._suspected
+        self._suspected |= new
+        if new and self._workers in self._alive:
+            _tell(self._alive[self._workers], new)
 
     def _name(self, number: int) -> str:
         return "the quarantine process" if number == self._workers else f"worker {number}"
@@ -257,6 +266,13 @@ class Supervisor:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for one in waiting:
             one.cancel()
+
+
+def _tell(quarantine: Process, groups: Collection[GROUP]) -> None:
+    """Tell the quarantine process which groups have had a suspect."""
+    assert quarantine.stdin is not None, "it was started with a pipe"
+    for group in groups:
+        quarantine.stdin.write(json.dumps(group).encode() + b"\n")
 
 
 def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:

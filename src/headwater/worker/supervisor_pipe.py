@@ -6,8 +6,12 @@
     ["holds", {…}]                a consumer whose leases it renews: a `lease_board.LeaseReport`
     ["blocked", sentence]         its event loop is blocked
     ["hung", number, sentence]    all handlers of a consumer hang; its progress follows
+    ["suspect", stream, group]    it handed back a suspected poison message, for the quarantine process
     ["settled"]                   its first settlement was done: the process is working
     ["progress", number, {…}]     the progress of one of its consumers, every second if requested
+
+The supervisor passes the suspects' groups on to the quarantine process, one line of JSON for each on its standard
+input: ``[stream, group]``.
 
 Rule 1. Writing a report never blocks: a supervisor that does not read does not delay its workers.
 Rule 2. A line is written as a whole or not at all, so it is at most `PIPE_BYTES` long.
@@ -19,6 +23,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -48,6 +53,11 @@ class Reports:
         self._settled = False
         self._slots = 0
         self._board = None
+        self.suspected_in: set[GROUP] = set()
+        """For the quarantine process: groups that have had a suspect, as its supervisor said."""
+        self.new_suspects: Callable[[], None] = lambda: None
+        """Called when the supervisor has named another such group."""
+        self._said = b""
         if descriptor is not None:
             os.set_blocking(descriptor, False)
             os.set_inheritable(descriptor, False)
@@ -97,6 +107,16 @@ class Reports:
         """Report that the event loop is blocked. Called from another thread."""
         self._write("blocked", sentence[:SENTENCE_CHARACTERS])
 
+    def suspect(self, stream: str, group: str) -> None:
+        """Report that this process handed back a suspected poison message."""
+        self._write("suspect", stream, group)
+
+    def heard(self, data: bytes) -> None:
+        """Process what the supervisor has written to standard input."""
+        *lines, self._said = (self._said + data).split(b"\n")
+        self.suspected_in |= {(stream, group) for stream, group in map(json.loads, lines)}
+        self.new_suspects()
+
     def settled(self) -> None:
         """Report that a settlement was done. Only the first one is reported."""
         if not self._settled:
@@ -144,6 +164,8 @@ class ReceivedReports:
         """The consumers whose leases it renews, by their place in the memory."""
         self.joined: set[GROUP] = set()
         self.refused: set[GROUP] = set()
+        self.suspected: set[GROUP] = set()
+        """Groups of which it handed back a suspected poison message."""
         self.settled = False
         self.silence = ""
         """Why it has not reported: what it said itself, or what its supervisor sees."""
@@ -188,6 +210,8 @@ class ReceivedReports:
                 self.url = url
             case ["holds", dict(one)] if {*one} == {*LeaseReport._fields}:
                 self.leases[one["slot"]] = LeaseReport(**one)
+            case ["suspect", str(stream), str(name)]:
+                self.suspected.add((stream, name))
             case ["settled"]:
                 self.settled = True
             case ["hung", int(number), str(sentence)]:

@@ -27,7 +27,7 @@ import redis
 
 from headwater.worker import App, Delivery
 from headwater.worker.clocks import Timers
-from headwater.worker.loop import Loop
+from headwater.worker.loop import Loop, ProcessParts
 from headwater.worker.quarantine import QuarantineLock
 from headwater.worker.testing import AppTest
 from tests.worker.chaos.scenarios import (
@@ -92,6 +92,7 @@ class Trial:
         self.steps = 0
         """Steps that the last worker took."""
         self._names: dict[int, str] = {}
+        self._closing: list[tuple[ProcessParts, asyncio.Task[None] | None]] = []
         self._ids: list[str] = []
         self._wrong: list[str] = []
 
@@ -129,6 +130,11 @@ class Trial:
             for worker in t._abandoned:
                 worker.abandon()
             loop.finish()
+            for parts, backing_up in self._closing[:-1]:
+                assert backing_up is not None
+                backing_up.cancel()
+                await parts.renewer.close()
+                await parts.connections.close()
         return wrong
 
     async def _send(self, number: int) -> None:
@@ -171,9 +177,12 @@ class Trial:
         former = running.loops.get(consumer)
         if former is not None:
             self._test._abandoned.append(former)
+        running._parts = running._make_parts(consumer.lease_ms)
         worker = running.loops[consumer] = running._loop(consumer)
         self._names[process()] = worker.consumer_name
         worker.start()
+        running._start_parts()
+        self._closing.append((running._parts, running._backing_up))
 
     def _interrupt(self, number: int) -> None:
         if self.how in CRASHES:
