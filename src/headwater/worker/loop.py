@@ -92,6 +92,7 @@ class Loop:
             telemetry=telemetry,
             values=values,
             observe=observe,
+            end_process=self._end_process,
         )
         self.telemetry = telemetry
         self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
@@ -240,6 +241,12 @@ class Loop:
         self.failed.set_exception(error)
         self.failed.exception()  # retrieved here: asyncio would log it if the loop closes first
 
+    def _end_process(self, why: Exception) -> None:
+        """Have the process end with this error, after a graceful stop."""
+        if not self.failed.done():
+            self.failed.set_exception(why)
+            self.failed.exception()  # as in `_broken`
+
     def progress(self) -> ConsumerProgress:
         """Return when the parts of this consumer last made progress."""
         now = self._clock.monotonic()
@@ -298,7 +305,7 @@ class Loop:
         await self._renewer.close()
         await ended(self._tasks)
         await self.in_flight.close()
-        self.executor.close()
+        await self.executor.close()
         self.failed.cancel()
 
     # --- for another consumer's suspect -------------------------------------------------------------

@@ -1,0 +1,172 @@
+"""Handlers in pool processes (``executor="process"``): what ends a process ends the delivery of one message."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater.messages import DeadLetter, poison_key
+from tests.processes import children, command_line
+from tests.worker.apps import Store, eventually
+from tests.worker.pool_jobs import Job, batches, done, jobs
+from tests.worker.processes import WorkerProcess, one_worker, supervised, workers_of
+
+TARGET = "tests.worker.pool_jobs:app"
+
+pytestmark = pytest.mark.slow
+
+
+async def send(store: Store, *sent: Job, stream: Any = jobs) -> None:
+    for one in sent:
+        fields: Any = dict(stream.codec.encode(one))
+        await store.look.xadd(stream.name, fields)
+
+
+async def letters(store: Store, stream: str = "jobs") -> dict[int, DeadLetter]:
+    return {jobs.codec.decode(one.fields).id: one for one in await store.dead(stream)}
+
+
+def pool_of(worker: int) -> list[int]:
+    """The pool processes of a worker process."""
+    return [pid for pid in children(worker) if "spawn_main" in command_line(pid)]
+
+
+async def finished(store: Store, worker: WorkerProcess, stream: str = "jobs") -> list[Any]:
+    """Wait until everything is settled, and return the results."""
+    await eventually(lambda: store.settled(stream=stream), "everything is settled")
+    return await store.results(done)
+
+
+async def test_what_ends_a_pool_process_is_a_dead_letter_and_takes_nothing_with_it(
+    any_store: Store,
+) -> None:
+    # Given a worker with two pool processes, and among its jobs three that end their process
+    with one_worker(any_store.url, target=TARGET) as worker:
+        ends = {1: "segfault", 2: "exit", 3: "kill"}
+        await send(any_store, *(Job(n, ends.get(n, "")) for n in range(20)))
+
+        # When all are settled, then these three are dead letters that say how the process ended
+        results = await finished(any_store, worker)
+        found = await letters(any_store)
+        assert {n: one.error.partition("; ")[2] for n, one in found.items()} == {
+            1: "its pool process was ended by SIGSEGV",
+            2: "its pool process ended with status 7",
+            3: "its pool process was ended by SIGKILL",
+        }
+        assert all(
+            one.error.startswith("Crashes: 2 processes died while running it alone")
+            for one in found.values()
+        )
+        assert {one.deliveries for one in found.values()} == {2}
+        # And all others are done, once, without a second attempt or a record
+        assert sorted(one.job for one in results) == [0, *range(4, 20)]
+        log = worker.log()
+        assert log.count("handles ") == 17 + 3 * 2, log
+        assert await any_store.look.hgetall(poison_key("jobs", "g")) == {}
+
+
+async def test_a_handler_that_exceeds_its_timeout_is_ended_and_counted(store: Store) -> None:
+    # Given one job that sleeps, and one that computes while it holds the interpreter's lock
+    with one_worker(store.url, target=TARGET, POOL_TIMEOUT="300ms", MAX_DELIVERIES="1") as worker:
+        await send(store, Job(1, "sleep"), Job(2, "spin"), Job(3))
+
+        # When the timeout has passed, then both have failed by it
+        results = await finished(store, worker)
+        found = await letters(store)
+        assert {one.error for one in found.values()} == {
+            "TimeoutError: it ran longer than 0.3 s, and its process was ended"
+        }
+        assert sorted(found) == [1, 2]
+        # And the others are done; the handler that could end itself has run its `finally`
+        assert [one.job for one in results] == [3]
+        assert "is ended 1" in worker.log()
+
+
+async def test_what_cannot_travel_between_processes_says_so(store: Store) -> None:
+    with one_worker(store.url, target=TARGET, MAX_DELIVERIES="2") as worker:
+        does = {1: "big", 2: "odd", 3: "result", 4: "dead", 5: "again"}
+        await send(store, *(Job(n, one) for n, one in does.items()))
+        results = await finished(store, worker)
+
+        # A result of 10 MB arrives; an exception that cannot be pickled keeps its name, its text and its place
+        assert {one.job: len(one.text) for one in results} == {1: 10_000_000, 5: 0}
+        found = await letters(store)
+        assert found[2].error == "tests.worker.pool_jobs.Odd: 1 and 2"
+        assert "raise Odd(1, 2)" in found[2].trace
+        assert found[3].error.startswith(
+            "TypeError: the result of type function cannot be sent to the worker, because it cannot be pickled"
+        )
+        assert found[4].error == "headwater.Dead: unknown"
+
+
+async def test_a_batch_that_ends_its_process_is_tried_item_by_item(store: Store) -> None:
+    # Given a batch with one item that ends its process, and one that the handler fails
+    with one_worker(store.url, target=TARGET) as worker:
+        does = {3: "segfault", 4: "fail"}
+        await send(store, *(Job(n, does.get(n, "")) for n in range(10)), stream=batches)
+
+        # When all are settled, then only these two are dead letters, and the others are done
+        results = await finished(store, worker, "batches")
+        found = await letters(store, "batches")
+        assert sorted(found) == [3, 4]
+        assert found[3].error.endswith("its pool process was ended by SIGSEGV")
+        assert found[4].error == "headwater.Failed: constraint"
+        assert sorted(one.job for one in results) == [0, 1, 2, *range(5, 10)]
+        # And it was not a batch again, but the items were
+        assert worker.log().count("a batch of 1 ") >= 10
+
+
+async def test_a_stop_gives_handlers_the_grace_time_and_closes_dependencies(
+    store: Store, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    with one_worker(store.url, target=TARGET, POOL_GO=str(go)) as worker:
+        await send(store, Job(1, "wait"))
+        await eventually(lambda: "waits 1" in worker.log())
+        # When the worker and its pool processes get SIGTERM and SIGINT, as from a terminal or a service manager
+        for pid in [*pool_of(worker.pid), worker.pid]:
+            os.kill(pid, signal.SIGTERM)
+        for pid in pool_of(worker.pid):
+            os.kill(pid, signal.SIGINT)
+        await eventually(lambda: "stopping: waiting" in worker.log())
+        go.touch()
+        # Then the handler ends, and its dependencies are closed
+        assert worker.wait() == 0
+        assert [one.job for one in await store.results(done)] == [1]
+        log = worker.log()
+        assert log.count("the database is open") == log.count("the database is closed") == 1, log
+
+
+async def test_pool_processes_end_with_their_worker(store: Store) -> None:
+    with one_worker(store.url, target=TARGET) as worker:
+        await send(store, Job(1, "spin"), Job(2, "sleep"))
+        await eventually(lambda: "spins 1" in worker.log() and "sleeps 2" in worker.log())
+        pool = pool_of(worker.pid)
+        assert len(pool) >= 2
+        worker.signal(signal.SIGKILL)
+        worker.wait()
+        await eventually(lambda: not any("spawn_main" in command_line(pid) for pid in pool))
+
+
+async def test_a_worker_keeps_the_lease_of_a_handler_that_holds_the_lock(store: Store) -> None:
+    # Given two workers with a short claim_after, and a job that holds the lock for longer in a pool process
+    with supervised(
+        store.url,
+        *("--workers", "2"),
+        target=TARGET,
+        SHOP_CLAIM_AFTER="300ms",
+        POOL_TIMEOUT="2s",
+        MAX_DELIVERIES="1",
+    ) as parent:
+        await eventually(lambda: parent.log().count("reads jobs as") == 2)
+        await send(store, Job(1, "spin"))
+        await eventually(lambda: store.settled(stream="jobs"))
+        # Then no one else has claimed it
+        (letter,) = await store.dead("jobs")
+        assert letter.error.startswith("TimeoutError")
+        assert parent.log().count("spins 1") == 1
+        assert len(workers_of(parent.pid)) == 2
