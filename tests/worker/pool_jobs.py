@@ -6,6 +6,7 @@ spin                   computes for a minute in one call into C, and holds the i
 big                    returns a result of 10 MB
 odd                    raises an exception that cannot be pickled
 result                 returns a result that cannot be pickled
+once                   sleeps for a minute at the first delivery
 wait                   waits until the file ``POOL_GO`` exists
 """
 
@@ -50,7 +51,7 @@ jobs: Stream[Job] = Stream("jobs", Job)
 done: Stream[Done] = Stream("done", Done)
 batches: Stream[Job] = Stream("batches", Job)
 options: Any = {
-    "executor": "process",
+    "executor": os.environ.get("POOL_EXECUTOR", "process"),
     "group": "g",
     "claim_after": os.environ.get("SHOP_CLAIM_AFTER", "2s"),
     "retry": Backoff("10ms", ceiling="100ms"),
@@ -109,6 +110,8 @@ def work(job: Job, delivery: Delivery, row: Annotated[str, Use(begin, scope="del
     assert row == f"db {delivery.id}"
     if job.does == "again" and delivery.count > 1:
         return Done(job.id, os.getpid())
+    if job.does == "once" and delivery.count == 1:
+        time.sleep(60)
     do(job)
     if job.does == "result":
         return lambda: None
@@ -124,3 +127,19 @@ def load(rows: Batch[Job]) -> list[Done]:
         else:
             do(row)
     return [Done(row.id, os.getpid()) for row in rows if row.does != "fail"]
+
+
+ordered: Stream[Job] = Stream("ordered", Job)
+
+
+@app.consumer(
+    ordered,
+    order_by=lambda job: job.id % 2,
+    max_deliveries=int(os.environ.get("MAX_DELIVERIES", "5")),
+    **options,
+)
+def enter(job: Job) -> Any:
+    do(job)
+    if job.does == "result":
+        return lambda: None
+    return Done(job.id, os.getpid())

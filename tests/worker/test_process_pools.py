@@ -12,7 +12,7 @@ import pytest
 from headwater.messages import DeadLetter, poison_key
 from tests.processes import children, command_line
 from tests.worker.apps import Store, eventually
-from tests.worker.pool_jobs import Job, batches, done, jobs
+from tests.worker.pool_jobs import Job, batches, done, jobs, ordered
 from tests.worker.processes import WorkerProcess, one_worker, supervised, workers_of
 
 TARGET = "tests.worker.pool_jobs:app"
@@ -97,10 +97,30 @@ async def test_what_cannot_travel_between_processes_says_so(store: Store) -> Non
         found = await letters(store)
         assert found[2].error == "tests.worker.pool_jobs.Odd: 1 and 2"
         assert "raise Odd(1, 2)" in found[2].trace
-        assert found[3].error.startswith(
+        assert found[3].error.startswith("TypeError: work returned a value of type function")
+        assert found[4].error == "headwater.Dead: unknown"
+
+
+async def test_a_result_that_cannot_be_pickled_fails_the_delivery(store: Store) -> None:
+    with one_worker(store.url, target=TARGET, MAX_DELIVERIES="1") as worker:
+        await send(store, Job(1, "result"), Job(2), stream=ordered)
+        assert [one.job for one in await finished(store, worker, "ordered")] == [2]
+        (letter,) = await store.dead("ordered")
+        assert letter.error.startswith(
             "TypeError: the result of type function cannot be sent to the worker, because it cannot be pickled"
         )
-        assert found[4].error == "headwater.Dead: unknown"
+
+
+async def test_a_crash_keeps_the_order_of_its_key(store: Store) -> None:
+    # Given messages of two keys, of which one ends its process
+    with one_worker(store.url, target=TARGET) as worker:
+        does = {3: "exit"}
+        await send(store, *(Job(n, does.get(n, "")) for n in range(10)), stream=ordered)
+        # When all are settled, then each key's results are in order, without the dead letter
+        results = [one.job for one in await finished(store, worker, "ordered")]
+        assert [n for n in results if n % 2] == [1, 5, 7, 9]
+        assert [n for n in results if n % 2 == 0] == [0, 2, 4, 6, 8]
+        assert sorted(await letters(store, "ordered")) == [3]
 
 
 async def test_a_batch_that_ends_its_process_is_tried_item_by_item(store: Store) -> None:
@@ -170,3 +190,32 @@ async def test_a_worker_keeps_the_lease_of_a_handler_that_holds_the_lock(store: 
         assert letter.error.startswith("TimeoutError")
         assert parent.log().count("spins 1") == 1
         assert len(workers_of(parent.pid)) == 2
+
+
+# --- handlers in threads --------------------------------------------------------------------------
+
+
+async def test_a_thread_that_exceeds_its_timeout_ends_its_process_and_no_other_delivery(
+    any_store: Store, tmp_path: Path
+) -> None:
+    # Given one worker, in which one handler hangs, one waits, and others wait for a slot
+    go = tmp_path / "go"
+    with supervised(
+        any_store.url, target=TARGET, POOL_TIMEOUT="500ms", POOL_EXECUTOR="thread", POOL_GO=str(go)
+    ) as parent:
+        await eventually(lambda: "reads jobs as" in parent.log())
+        (first,) = workers_of(parent.pid)
+        await send(any_store, Job(1, "once"), *(Job(n) for n in range(2, 6)))
+
+        # When its timeout has passed, then another process does all of them
+        results = await finished(any_store, parent)
+        assert sorted(one.job for one in results) == [1, 2, 3, 4, 5]
+        (second,) = {one.by for one in results if one.job == 1}
+        assert second != first
+        log = parent.log()
+        assert "TimeoutError: it ran longer than 0.5 s" in log
+        assert "for longer than its timeout of 0.5 s, in a thread" in log
+        # And only the one that hung has failed
+        assert log.count("work failed on") == 1, log
+        assert await any_store.dead("jobs") == []
+        assert await any_store.look.hgetall(poison_key("jobs", "g")) == {}
