@@ -143,3 +143,10 @@ def enter(job: Job) -> Any:
     if job.does == "result":
         return lambda: None
     return Done(job.id, os.getpid())
+
+
+def open_broken() -> int:
+    raise OSError("no database")
+
+
+def needs_broken(job: Job, db: Annotated[int, Use(open_broken)]) -> None: ...

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from headwater.messages import DeadLetter, poison_key
+from headwater.worker import App, Delivery, Middleware
+from headwater.worker.lifespan import StartFailed
 from tests.processes import children, command_line
-from tests.worker.apps import Store, eventually
-from tests.worker.pool_jobs import Job, batches, done, jobs, ordered
+from tests.worker.apps import Store, eventually, working
+from tests.worker.pool_jobs import (
+    Job,
+    batches,
+    done,
+    enter,
+    jobs,
+    needs_broken,
+    open_broken,
+    ordered,
+)
 from tests.worker.processes import WorkerProcess, one_worker, supervised, workers_of
 
 TARGET = "tests.worker.pool_jobs:app"
@@ -219,3 +233,124 @@ async def test_a_thread_that_exceeds_its_timeout_ends_its_process_and_no_other_d
         assert log.count("work failed on") == 1, log
         assert await any_store.dead("jobs") == []
         assert await any_store.look.hgetall(poison_key("jobs", "g")) == {}
+
+
+# --- in one process -------------------------------------------------------------------------------
+
+
+def pooled(store: Store, handler: Any, **options: Any) -> App:
+    """An app whose handler, of another module, runs in pool processes."""
+    app = store.app()
+    app.consumer(jobs, group="g", executor="process", retry=None, **options)(handler)
+    return app
+
+
+async def test_the_stack_of_a_handler_in_a_pool_process_is_known(store: Store) -> None:
+    async with working(pooled(store, enter, concurrency=1), grace=0) as running:
+        await send(store, Job(1, "spin"))
+        (loop,) = running.loops.values()
+        await eventually(lambda: loop.pool.running)
+        (owned,) = loop.pool.running
+        # Also while it holds the interpreter's lock
+        await eventually(lambda: "do" in [one.name for one in loop.executor.stack(owned)])
+
+
+async def test_a_process_that_dies_while_it_is_idle_takes_no_message_with_it(store: Store) -> None:
+    app = pooled(store, enter, concurrency=1, into=done, max_crashes=1)
+    async with working(app):
+        for number in range(3):
+            await send(store, Job(number))
+            await eventually(lambda: store.settled(stream="jobs"))
+            pool = pool_of(os.getpid())
+            os.kill(pool[0], signal.SIGKILL)
+        assert [one.job for one in await store.results(done)] == [0, 1, 2]
+        assert await store.dead("jobs") == []
+
+
+async def test_a_pool_process_is_replaced_after_so_many_messages(store: Store) -> None:
+    async with working(pooled(store, enter, concurrency=1, recycle=2, into=done)):
+        await send(store, *(Job(n) for n in range(4)))
+        await eventually(lambda: store.settled(stream="jobs"))
+        by = [one.by for one in await store.results(done)]
+        assert by[0] == by[1] != by[2] == by[3]
+
+
+class Shouting(Middleware):
+    async def handle(self, delivery: Delivery, message: Any, call_next: Any) -> Any:
+        found = await call_next()
+        return msgspec.structs.replace(found, text=f"{message.id}!")
+
+
+async def test_middleware_runs_in_the_worker_around_a_pool_process(store: Store) -> None:
+    app = pooled(store, enter, concurrency=1, into=done)
+    app.use(Shouting())
+    running = asyncio.create_task(app.run())
+    await send(store, Job(1))
+    await eventually(lambda: store.settled(stream="jobs"))
+    app.stop()
+    await running
+    (found,) = await store.results(done)
+    assert (found.text, found.by == os.getpid()) == ("1!", False)
+
+
+async def test_a_worker_whose_pool_process_cannot_start_does_not_start(store: Store) -> None:
+    app = pooled(store, needs_broken, concurrency=1)
+    await send(store, Job(1))
+    with pytest.raises(StartFailed, match="open_broken failed: OSError: no database"):
+        await app.run()
+    # And no message was read
+    assert await store.pending("g", "jobs") == []
+
+
+async def test_in_an_app_test_the_handler_runs_in_a_thread_of_the_test() -> None:
+    app = App("headwater://memory")
+    app.consumer(jobs, group="g", executor="process", into=done)(enter)
+    app.consumer(batches, group="g", executor="process")(needs_broken)
+    async with app.test(use={open_broken: 1}) as t:
+        await t.send(jobs, Job(1))
+        await t.send(batches, Job(1))
+        assert [one.by for one in t.results(done)] == [os.getpid()]
+        assert t.deliveries(needs_broken) == [1]
+
+
+SCRIPT = """
+import asyncio, os
+import msgspec
+from headwater import App, Stream
+
+class Job(msgspec.Struct):
+    id: int
+
+class Done(msgspec.Struct):
+    by: int
+
+app = App({url!r})
+jobs, done = Stream("jobs", Job), Stream("done", Done)
+
+@app.consumer(jobs, group="g", executor="process", into=done)
+def work(job: Job) -> Done:
+    return Done(os.getpid())
+
+{guard}asyncio.run(app.run())
+"""
+
+
+@pytest.mark.parametrize("guard", ['if __name__ == "__main__": ', ""], ids=["guarded", "bare"])
+async def test_a_program_can_run_its_own_worker(store: Store, tmp_path: Path, guard: str) -> None:
+    # Given a program that declares messages and handler itself, and runs its worker
+    program = tmp_path / "program.py"
+    program.write_text(SCRIPT.format(url=store.url, guard=guard))
+    await send(store, Job(1))
+    worker = WorkerProcess([sys.executable, str(program)], url=store.url, environment={})
+    try:
+        if guard:
+            # Then a pool process finds them
+            await eventually(lambda: store.settled(stream="jobs"))
+            (fields,) = [one[1] for one in await store.look.xrange("done")]
+            assert int(fields[b"by"]) in pool_of(worker.pid)
+        else:
+            # When nothing prevents that a pool process runs the worker too, then the start fails and says why
+            assert worker.wait() == 1
+            assert 'put the call below `if __name__ == "__main__":`' in worker.log()
+    finally:
+        worker.end()

@@ -116,8 +116,10 @@ class PoolProcess:
         self._connection, theirs = context.Pipe()
         self._stacks, writer = context.Pipe(duplex=False)
         self.handled = 0
+        self._begun = context.RawValue("Q", 0)
+        """The number of the request whose handler the process began last, in memory that both share."""
         self._process = context.Process(
-            target=serve, args=(theirs, writer, job), name=POOL_PROCESS, daemon=False
+            target=serve, args=(theirs, writer, self._begun, job), name=POOL_PROCESS, daemon=False
         )
         # It starts with SIGINT blocked: Ctrl-C reaches it as well, and it may not handle it yet.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -152,7 +154,7 @@ class PoolProcess:
         return not wait([self._life], 0)
 
     def ask(self, payload: bytes, timeout: float | None) -> bytes | None:
-        """Return the reply to a request; None if the process ended before it had the request. Raises
+        """Return the reply to a request; None if the process ended before it began the handler. Raises
         `PoolProcessDied`, and `RanTooLong` after ``timeout`` seconds."""
         self.handled += 1
         try:
@@ -160,7 +162,7 @@ class PoolProcess:
         except OSError:
             return None
         reply = self._received(timeout)
-        if reply is None:
+        if reply is None and self._begun.value == self.handled:
             raise PoolProcessDied(self._status())
         return reply
 
@@ -412,10 +414,17 @@ def _received_error(sent: _Sent) -> BaseException:
 class _Life:
     """Whether this process must end, and whether its handler runs."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, begun: Any) -> None:
         self._connection = connection
+        self._begun = begun
+        self.received = 0
         self.running = False
         self.ending = False
+
+    def begin(self) -> None:
+        """Record that a handler begins: from here on a death of this process is its own."""
+        self.running = True
+        self._begun.value = self.received
 
     def terminate(self, *_: object) -> None:
         """At SIGTERM: end the handler, if the worker has said so or is gone."""
@@ -426,9 +435,9 @@ class _Life:
                 raise SystemExit
 
 
-def serve(connection: Connection, stacks: Connection, job: bytes) -> None:
+def serve(connection: Connection, stacks: Connection, begun: Any, job: bytes) -> None:
     """Run a pool process: handle what arrives, one after the other, until told to end."""
-    life = _Life(connection)
+    life = _Life(connection, begun)
     _settle_in(life, (connection, stacks))
     with ExitStack() as stack:
         try:
@@ -446,6 +455,7 @@ def serve(connection: Connection, stacks: Connection, job: bytes) -> None:
                 return  # the worker has ended
             if request == _END:
                 return
+            life.received += 1
             reply = _answer(call, request, life, returns=returns)
             with suppress(OSError):
                 connection.send_bytes(reply)
@@ -510,7 +520,7 @@ def _answer(
         if whole:
             message = batch = Batch(message, delivery)
             delivery = delivery[0]
-        life.running = True
+        life.begin()
         result = call(message, delivery)
         life.running = False
         _check_result(result)
