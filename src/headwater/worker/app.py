@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from random import Random
@@ -155,7 +155,8 @@ class App(AppDeclaring):
 
     def _check_processes(self, *, supervised: bool) -> None:
         """Raise an error for what this process cannot do for its handlers."""
-        if multiprocessing.current_process().name == POOL_PROCESS:
+        process = sys.modules.get("multiprocessing.process")
+        if process is not None and process.current_process().name == POOL_PROCESS:
             raise HeadwaterError(
                 "the main program runs its worker while a pool process imports it: put the call below "
                 '`if __name__ == "__main__":`'

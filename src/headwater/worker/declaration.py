@@ -234,11 +234,7 @@ def declare(
     if executor == "process" and concurrency is None and batch is None:
         concurrency = min(16, prefetch or 16, _processors())
     concurrency, prefetch = _bounds(concurrency, prefetch, batch)
-    if executor == "process" and concurrency > MOST_PROCESSES:
-        raise DeclarationError(
-            f'concurrency={concurrency} must be at most {MOST_PROCESSES:,} with executor="process": each one needs '
-            "a process"
-        )
+    _check_processes(executor, concurrency)
     return Consumer(
         handler=handler,
         call=bound.call,
@@ -271,6 +267,7 @@ def declare(
 def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:
     """Return the same consumer with another ``concurrency``."""
     _check_number("concurrency", concurrency)
+    _check_processes(consumer.executor, concurrency)
     prefetch = max(concurrency, consumer.prefetch * concurrency // consumer.concurrency)
     return replace(consumer, concurrency=concurrency, prefetch=prefetch)
 
@@ -349,6 +346,14 @@ def _check_executor(
                 f"{what} needs {one.name}, which is async, and pool processes have no event loop: make the "
                 "provider synchronous"
             )
+
+
+def _check_processes(executor: str, concurrency: int) -> None:
+    if executor == "process" and concurrency > MOST_PROCESSES:
+        raise DeclarationError(
+            f'concurrency={concurrency} must be at most {MOST_PROCESSES:,} with executor="process": each one needs a '
+            "process"
+        )
 
 
 def _processors() -> int:
