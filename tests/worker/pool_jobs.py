@@ -50,6 +50,7 @@ app = App(os.environ.get("SHOP_URL", "redis://localhost:1"), name="jobs", grace=
 jobs: Stream[Job] = Stream("jobs", Job)
 done: Stream[Done] = Stream("done", Done)
 batches: Stream[Job] = Stream("batches", Job)
+ordered: Stream[Job] = Stream("ordered", Job)
 options: Any = {
     "executor": os.environ.get("POOL_EXECUTOR", "process"),
     "group": "g",
@@ -57,7 +58,15 @@ options: Any = {
     "retry": Backoff("10ms", ceiling="100ms"),
     "into": done,
     "timeout": os.environ.get("POOL_TIMEOUT", "1m"),
+    "max_deliveries": int(os.environ.get("MAX_DELIVERIES", "5")),
 }
+
+
+def declared(decorator: Any, stream: Stream[Job], **more: Any) -> Any:
+    """Declare a consumer, if ``POOL_STREAMS`` names its stream. Each starts a process."""
+    if stream.name in os.environ.get("POOL_STREAMS", "jobs").split():
+        return decorator(stream, **options, **more)
+    return lambda handler: handler
 
 
 def say(words: str) -> None:
@@ -102,9 +111,7 @@ def do(job: Job) -> None:
         raise Again(after="10ms")
 
 
-@app.consumer(
-    jobs, concurrency=2, max_deliveries=int(os.environ.get("MAX_DELIVERIES", "5")), **options
-)
+@declared(app.consumer, jobs, concurrency=2)
 def work(job: Job, delivery: Delivery, row: Annotated[str, Use(begin, scope="delivery")]) -> Any:
     logging.getLogger("jobs").warning("handles %d", job.id)
     assert row == f"db {delivery.id}"
@@ -118,7 +125,7 @@ def work(job: Job, delivery: Delivery, row: Annotated[str, Use(begin, scope="del
     return Done(job.id, os.getpid(), "x" * 10_000_000 if job.does == "big" else "")
 
 
-@app.batch(batches, size=10, linger="20ms", **options)
+@declared(app.batch, batches, size=10, linger="20ms")
 def load(rows: Batch[Job]) -> list[Done]:
     say(f"a batch of {len(rows)}")
     for row in rows:
@@ -129,15 +136,7 @@ def load(rows: Batch[Job]) -> list[Done]:
     return [Done(row.id, os.getpid()) for row in rows if row.does != "fail"]
 
 
-ordered: Stream[Job] = Stream("ordered", Job)
-
-
-@app.consumer(
-    ordered,
-    order_by=lambda job: job.id % 2,
-    max_deliveries=int(os.environ.get("MAX_DELIVERIES", "5")),
-    **options,
-)
+@declared(app.consumer, ordered, order_by=lambda job: job.id % 2)
 def enter(job: Job) -> Any:
     do(job)
     if job.does == "result":
