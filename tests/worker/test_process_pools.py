@@ -239,6 +239,22 @@ async def test_a_thread_that_exceeds_its_timeout_ends_its_process_and_no_other_d
         assert await any_store.look.hgetall(poison_key("jobs", "g")) == {}
 
 
+async def test_a_process_whose_lock_is_held_beyond_the_timeout_is_replaced(store: Store) -> None:
+    with supervised(
+        store.url,
+        target=TARGET,
+        POOL_TIMEOUT="300ms",
+        POOL_EXECUTOR="thread",
+        SHOP_CLAIM_AFTER="1s",
+    ) as parent:
+        await eventually(lambda: "reads jobs as" in parent.log())
+        (first,) = workers_of(parent.pid)
+        await send(store, Job(1, "spin"))
+        # Its own event loop cannot see that the time has passed; the supervisor does
+        await eventually(lambda: "(GIL) for longer than any timeout" in parent.log())
+        await eventually(lambda: first not in workers_of(parent.pid) != [])
+
+
 # --- in one process -------------------------------------------------------------------------------
 
 

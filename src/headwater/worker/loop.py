@@ -125,6 +125,7 @@ class Loop:
             claim_after_ms=self.consumer.claim_after_ms,
             lease_ms=self.consumer.lease_ms,
             ordered=self.consumer.order_by is not None,
+            longest_ms=0 if self.consumer.isolated else self.consumer.timeout_ms,
         )
 
     def _make_fresh(self, name: str) -> Freshness:

@@ -147,7 +147,7 @@ class Running:
         log.info("%d %s on %s", count, consumers, redacted(self._connections.url))
         self._reports.store(self._connections.place())
         if isinstance(self._clock, LoopClock):
-            self.delays = ProcessDelays(self._handlers, self._reports.blocked)
+            self.delays = ProcessDelays(self._handlers, self._reports.blocked, self._reports.ticked)
             self._connections.availability.local_cause = self.delays.cause
             self.delays.start()
         for loop in self.loops.values():
