@@ -117,6 +117,8 @@ class BatchSize(NamedTuple):
     linger_ms: int
 
 
+DEFAULT_CONCURRENCY = 16
+
 MOST_AT_ONCE = 100_000
 """The largest ``concurrency``, as for ``headwater work --concurrency``."""
 
@@ -231,10 +233,7 @@ def declare(
     _check_number("max_crashes", max_crashes)
     measured = prefetch is None and order_by is None
     _check_executor(executor, recycle, bound, (stream, into))
-    if executor == "process" and concurrency is None and batch is None:
-        concurrency = min(16, prefetch or 16, _processors())
-    concurrency, prefetch = _bounds(concurrency, prefetch, batch)
-    _check_processes(executor, concurrency)
+    concurrency, prefetch = _bounds(concurrency, prefetch, batch, executor)
     return Consumer(
         handler=handler,
         call=bound.call,
@@ -411,7 +410,7 @@ def _check_streams(stream: Stream[Any], into: Any, dead: Any) -> None:
 
 
 def _bounds(
-    concurrency: int | None, prefetch: int | None, batch: BatchSize | None
+    concurrency: int | None, prefetch: int | None, batch: BatchSize | None, executor: Executor
 ) -> tuple[int, int]:
     for name, given in (("concurrency", concurrency), ("prefetch", prefetch)):
         if given is not None:
@@ -420,10 +419,12 @@ def _bounds(
         raise DeclarationError(
             f"concurrency={concurrency} must be at most {MOST_AT_ONCE:,}: each one needs a task"
         )
+    _check_processes(executor, concurrency or 1)
     if batch is not None and batch.size > 1:
         return _batch_bounds(concurrency or 1, prefetch, batch.size)
     if concurrency is None:
-        concurrency = min(16, prefetch or 16)
+        usual = _processors() if executor == "process" else DEFAULT_CONCURRENCY
+        concurrency = min(DEFAULT_CONCURRENCY, usual, prefetch or usual)
     if prefetch is None:
         prefetch = 4 * concurrency
     if prefetch < concurrency:

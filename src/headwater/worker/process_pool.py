@@ -74,7 +74,7 @@ _END = b""
 """The message after which a pool process ends."""
 
 
-class Job(NamedTuple):
+class PooledHandler(NamedTuple):
     """What a pool process runs."""
 
     handler: Callable[..., Any]
@@ -243,7 +243,7 @@ class ProcessPool:
         self._timeout_s = None if consumer.timeout_ms is None else consumer.timeout_ms / 1000
         self._recycle = consumer.recycle
         into = consumer.into
-        job = Job(
+        job = PooledHandler(
             consumer.handler,
             consumer.batch is not None,
             None if into is None else (into.name, into.type, into.codec.name),
@@ -376,7 +376,7 @@ class ProcessPool:
             process.kill(max(0.0, end - time.monotonic()))
 
 
-def _packed_job(job: Job, consumer: Consumer) -> bytes:
+def _packed_job(job: PooledHandler, consumer: Consumer) -> bytes:
     main = sys.modules["__main__"]
     interactive = getattr(main, "__file__", None) is None
     if job.handler.__module__ == "__main__" and interactive:
@@ -488,7 +488,7 @@ def _end_with_worker() -> None:
         os._exit(1)  # it ended before the call
 
 
-def _opened(job: Job, stack: ExitStack) -> tuple[Callable[[Any, Any], Any], bool]:
+def _opened(job: PooledHandler, stack: ExitStack) -> tuple[Callable[[Any, Any], Any], bool]:
     """Return how to call the handler, with open dependencies of the process."""
     if job.log is not None:
         configure_logging(*job.log)
