@@ -242,6 +242,7 @@ class ProcessPool:
         self._name = consumer.name
         self._timeout_s = None if consumer.timeout_ms is None else consumer.timeout_ms / 1000
         self._recycle = consumer.recycle
+        self._plain = consumer.plain is not None  # it does not need the delivery
         into = consumer.into
         job = PooledHandler(
             consumer.handler,
@@ -336,7 +337,7 @@ class ProcessPool:
 
     def _packed(self, message: Any, delivery: Delivery) -> bytes:
         """Return the request for a process. Raises `TypeError` for a message that cannot be sent there."""
-        sent = (message, delivery, False)
+        sent = (message, None if self._plain else delivery, False)
         if isinstance(message, Batch):
             sent = (message.items, message.deliveries, True)
         try:
