@@ -87,6 +87,8 @@ def do(job: Job) -> None:
     if job.does == "segfault":
         ctypes.string_at(0)
     elif job.does == "exit":
+        if os.fork() == 0:
+            time.sleep(60)  # with copies of the pool process's descriptors
         os._exit(7)
     elif job.does == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -98,7 +100,7 @@ def do(job: Job) -> None:
             say(f"is ended {job.id}")
     elif job.does == "spin":
         say(f"spins {job.id}")
-        ctypes.PyDLL(None).usleep(60_000_000)
+        sum(range(10**12))  # not a sleep in C, which any signal would end
     elif job.does == "odd":
         raise Odd(1, 2)
     elif job.does == "wait":

@@ -112,10 +112,23 @@ class PoolProcess:
     """One pool process. The constructor starts it, and returns when it is ready. Raises `StartFailed`."""
 
     def __init__(self, name: str, job: bytes) -> None:
+        self.handled = 0
+        try:
+            self._start(job)
+        except OSError as error:
+            raise StartFailed(f"the pool process of {name} cannot be started: {error}") from error
+        problem = self._received()
+        if problem != b"":
+            self.kill()
+            why = f"it {death(self._status())}; what it has printed says why"
+            raise StartFailed(
+                f"the pool process of {name} cannot start: {problem.decode() if problem else why}"
+            )
+
+    def _start(self, job: bytes) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._stacks, writer = context.Pipe(duplex=False)
-        self.handled = 0
         self._begun = context.RawValue("Q", 0)
         """The number of the request whose handler the process began last, in memory that both share."""
         self._process = context.Process(
@@ -126,8 +139,6 @@ class PoolProcess:
         try:
             with _STARTING:
                 self._process.start()
-        except OSError as error:
-            raise StartFailed(f"the pool process of {name} cannot be started: {error}") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
@@ -138,16 +149,6 @@ class PoolProcess:
         self._life = (
             os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else os.dup(self._process.sentinel)
         )
-        problem = self._received()
-        if problem is None:
-            how = death(self._status())
-            self.close()
-            raise StartFailed(
-                f"the pool process of {name} {how} before it was ready; what it has printed says why"
-            )
-        if problem:
-            self.kill()
-            raise StartFailed(f"the pool process of {name} cannot start: {problem.decode()}")
 
     @property
     def alive(self) -> bool:
