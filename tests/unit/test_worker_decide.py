@@ -13,9 +13,11 @@ from headwater.worker import Again, Backoff, Dead, Delivery, Stream
 from headwater.worker.decide import UNRECORDED_MS, Policy, decide
 from headwater.worker.outcome import (
     Condemned,
+    Crashed,
     Exhausted,
     Lost,
     NotReturned,
+    PoolProcessDied,
     Raised,
     Stopped,
     TimedOut,
@@ -59,6 +61,8 @@ TABLE: list[tuple[NotReturned, Policy, int, Settlement | None]] = [
     (Raised(SystemExit(0)), RETRY, 1, fail(1_000)),
     (Raised(KeyboardInterrupt()), RETRY, 1, fail(1_000)),
     (TimedOut(SLOW), RETRY, 2, fail(2_000)),
+    (Crashed(PoolProcessDied(-9), crashes=1), RETRY, 2, fail(2_000)),
+    (Crashed(PoolProcessDied(-9)), RETRY, 9, fail(0)),
     # delayed by the handler
     (Raised(Again("10s")), RETRY, 4, fail(10_000)),
     (Raised(Again("0s")), RETRY, 4, fail(0)),
@@ -90,6 +94,18 @@ DEAD: list[tuple[NotReturned, int, str, int]] = [
     (Raised(FAILURE), 9, "ValueError: no price", 9),
     (Raised(Again("10s")), 5, "headwater.Again: again after 10s", 5),
     (TimedOut(SLOW), 5, "TimeoutError: it ran longer than 60 s", 5),
+    (
+        Crashed(PoolProcessDied(-11), crashes=2, condemned=True),
+        3,
+        "Crashes: 2 processes died while running it alone; its pool process was ended by SIGSEGV",
+        3,
+    ),
+    (
+        Crashed(PoolProcessDied(3), crashes=1),
+        5,
+        "headwater.PoolProcessDied: its pool process ended with status 3",
+        5,
+    ),
     (Undecodable(FAILURE), 1, "ValueError: no price", 1),
     (
         Exhausted(),

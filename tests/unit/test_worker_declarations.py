@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
 from random import Random
@@ -12,9 +13,10 @@ import msgspec
 import pytest
 
 from headwater.errors import DeclarationError
-from headwater.worker import Again, App, Backoff, Delivery, Stream
-from headwater.worker.declaration import Consumer
+from headwater.worker import Again, App, Backoff, Delivery, Stream, Use
+from headwater.worker.declaration import Consumer, declare
 from headwater.worker.durations import milliseconds
+from headwater.worker.process_pool import ProcessPool
 
 
 class Order(msgspec.Struct):
@@ -41,6 +43,17 @@ async def handle(order: Order) -> None:
 
 def blocking(order: Order) -> None:
     pass
+
+
+def untyped(order: Any) -> None:
+    pass
+
+
+def renamed(order: Order) -> None:
+    pass
+
+
+original, renamed = renamed, blocking  # as if another decorator were around it
 
 
 @pytest.mark.parametrize(
@@ -110,10 +123,67 @@ def test_max_deliveries_of_one_limits_nothing_else() -> None:
     assert (consumer.concurrency, consumer.prefetch) == (16, 64)
 
 
-def test_a_handler_in_a_thread_has_no_timeout() -> None:
-    with pytest.raises(DeclarationError, match="runs in a thread, and a thread cannot be stopped"):
-        declared(blocking, timeout="1s")
+async def test_a_handler_in_a_thread_has_a_timeout_only_under_a_supervisor() -> None:
+    app = App("headwater://memory")
+    app.consumer(orders, group="g", timeout="1s")(blocking)
+    with pytest.raises(
+        DeclarationError, match="blocking has a timeout and runs in a thread, which"
+    ):
+        await app.run()
     assert declared(handle, timeout="1s").timeout_ms == 1000
+
+
+async def open_db() -> int:
+    return 1
+
+
+def with_async(order: Order, db: Annotated[int, Use(open_db)]) -> None: ...
+
+
+def test_what_a_pool_process_cannot_run_is_refused_when_it_is_declared() -> None:
+    def inner(order: Order) -> None: ...
+
+    class Inner(msgspec.Struct):
+        id: int
+
+    def pooled(handler: Any, **options: Any) -> Consumer:
+        return declared(handler, executor="process", **options)
+
+    for handler, complaint in (
+        (handle, "is `async def`: pool processes have no event loop"),
+        (inner, "finds the handler by its name there"),
+        (lambda _order: None, "finds the handler by its name there"),
+        (with_async, "needs open_db, which is async"),
+    ):
+        with pytest.raises(DeclarationError, match=complaint):
+            pooled(handler)
+    with pytest.raises(DeclarationError, match=r"messages of type .*<locals>.Inner"):
+        declare(untyped, Stream("inner", Inner), group="g", executor="process")
+    for options, complaint in (
+        ({"executor": "greenlet"}, "executor='greenlet' must be one of thread, process"),
+        ({"recycle": 5}, "recycle=5: only pool processes"),
+        ({"executor": "process", "recycle": 0}, "recycle=0 must be a whole number"),
+        ({"executor": "process", "concurrency": 1_001}, "must be at most 1,000 with executor"),
+    ):
+        with pytest.raises(DeclarationError, match=complaint):
+            declared(blocking, **options)
+
+
+def test_by_default_there_is_a_pool_process_for_each_processor() -> None:
+    consumer = declared(blocking, executor="process")
+    processors = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    )
+    assert consumer.concurrency == min(16, processors or 1)
+    assert declared(blocking, executor="process", concurrency=3).concurrency == 3
+    assert declared(blocking).concurrency == 16
+
+
+def test_a_handler_that_another_process_cannot_find_is_refused_at_the_start() -> None:
+    # Given a handler whose name in its module is something else
+    consumer = declare(original, orders, group="g", executor="process")
+    with pytest.raises(DeclarationError, match=r"make @app\.consumer the outermost decorator"):
+        ProcessPool(consumer, returns=False)
 
 
 def test_one_group_of_a_stream_has_one_handler() -> None:

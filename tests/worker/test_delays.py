@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 async def delays() -> AsyncIterator[tuple[ProcessDelays, list[str]]]:
     """The delays of this process, and what was said while the event loop was blocked."""
     said: list[str] = []
-    found = ProcessDelays(list, said.append)
+    found = ProcessDelays(list, said.append, lambda _at: None)
     found.start()
     await asyncio.sleep(0.3)
     yield found, said

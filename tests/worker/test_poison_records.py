@@ -40,7 +40,7 @@ def test_a_claim_from_a_silent_owner_counts_only_if_the_message_ran_alone(core: 
 
     # When its process dies twice in quarantine, then it is condemned
     for name in ("four", "five"):
-        core.do(write(core.member, entry_id, alone(suspect, count=third.delivery_count)))
+        core.do(write(core.member, {entry_id: alone(suspect, count=third.delivery_count)}))
         other, third = claimed_by(core, name, third)
         suspect = judge(other, [third])[entry_id]
     assert suspect == Record(excused=2, crashes=2)
@@ -69,7 +69,7 @@ def test_an_owner_known_to_live_is_not_accused(core: Core) -> None:
     # Given a message that ran alone in a process which is stopped, as its supervisor says
     (entry_id,) = add(core, b"a")
     (first,) = core.read()
-    core.do(write(core.member, entry_id, Record(excused=2, alone_at=1)))
+    core.do(write(core.member, {entry_id: Record(excused=2, alone_at=1)}))
     core.do(heard(core.member, [(entry_id, 1, True)]))
 
     # When another process claims it, then no crash is recorded
@@ -80,7 +80,7 @@ def test_an_owner_known_to_live_is_not_accused(core: Core) -> None:
 def test_a_process_that_is_heard_of_again_withdraws_a_crash(core: Core) -> None:
     (entry_id,) = add(core, b"a")
     (first,) = core.read()
-    core.do(write(core.member, entry_id, Record(excused=2, alone_at=1, crashes=1)))
+    core.do(write(core.member, {entry_id: Record(excused=2, alone_at=1, crashes=1)}))
     two, second = claimed_by(core, "two", first)
     assert judge(two, [second])[entry_id].condemned()
     core.do(heard(core.member, [(entry_id, 1, True)]))
@@ -100,7 +100,7 @@ def test_records_of_settled_messages_are_deleted(core: Core) -> None:
     add(core, b"a", b"b")
     first, second = core.read()
     for one in (first, second):
-        core.do(write(core.member, one.id, Record(excused=1)))
+        core.do(write(core.member, {one.id: Record(excused=1)}))
     core.settle(first)
 
     core.do(sweep(core.member))

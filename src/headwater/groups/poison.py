@@ -25,7 +25,7 @@ gone an hour after the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from headwater.groups.claiming import Delivered
@@ -68,7 +68,12 @@ class Record(NamedTuple):
     @property
     def suspect(self) -> bool:
         """Whether the message must run alone."""
-        return self.deaths >= SUSPECT_FROM or self.crashes > 0
+        return self.suspected(isolated=False)
+
+    def suspected(self, *, isolated: bool) -> bool:
+        """Return whether the message must run alone. ``isolated``: handlers run in pool processes, so a crash
+        ends no other message."""
+        return self.deaths >= SUSPECT_FROM or (self.crashes > 0 and not isolated)
 
     @property
     def unjudged(self) -> int:
@@ -158,11 +163,12 @@ def judged(
     claimed: Sequence[Delivered],
     *,
     leave: bool,
+    isolated: bool = False,
     max_crashes: int = MAX_CRASHES,
 ) -> Operation[dict[bytes, Record]]:
     """Judge claimed messages and write the records that changed. Return the records that are not empty.
 
-    ``leave``: the caller hands suspects back for the quarantine process. If the server refuses access to
+    ``leave``: the caller hands suspects back for the quarantine process; ``isolated``: see `Record.suspected`. If the server refuses access to
     the hash (no permission, no memory), nothing is judged: then a poison message ends by `max_deliveries`, as
     a failing one does.
     """
@@ -187,7 +193,7 @@ def judged(
             from_silent=one.from_silent,
             lives=lives is not None,
         )
-        if after.suspect and not after.condemned(max_crashes):
+        if after.suspected(isolated=isolated) and not after.condemned(max_crashes):
             after = after._replace(left=int(leave))
         if after != NO_RECORD:
             found[one.id] = after
@@ -232,9 +238,10 @@ def _delivery(entry_id: bytes, count: int) -> str:
     return f"{entry_id.decode()} {count}"
 
 
-def write(member: Member, id: bytes, record: Record) -> Operation[None]:
-    """Write the record of one message. A refusal by the server is ignored."""
-    yield [["HSET", poison_key(member.stream, member.group), id, record.encode()]]
+def write(member: Member, records: Mapping[bytes, Record]) -> Operation[None]:
+    """Write the records of messages. A refusal by the server is ignored."""
+    words = [word for entry_id, record in records.items() for word in (entry_id, record.encode())]
+    yield [["HSET", poison_key(member.stream, member.group), *words]]
 
 
 def forget(member: Member, ids: Collection[bytes]) -> Operation[None]:

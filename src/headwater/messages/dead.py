@@ -54,6 +54,10 @@ class DeadLetter(NamedTuple):
     """The entry's fields, unchanged and in order: pairs of bytes."""
 
 
+REMOTE_TRACE = "_headwater_trace"
+"""The attribute of an error that was raised in another process with its traceback, as text."""
+
+
 def error_text(error: BaseException) -> str:
     """Return ``type: message``, cut at 2,000 characters. The text says so if the error cannot be printed."""
     kind = type(error)
@@ -71,6 +75,9 @@ def error_text(error: BaseException) -> str:
 
 def trace_text(error: BaseException) -> str:
     """Return the last frames of an error's traceback, as Python prints them; empty if it has none."""
+    remote: str = getattr(error, REMOTE_TRACE, "")
+    if remote:
+        return remote
     frames = traceback.extract_tb(error.__traceback__)[-TRACE_FRAMES:]
     return "".join(traceback.format_list(frames)).rstrip()
 

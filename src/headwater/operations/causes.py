@@ -197,8 +197,8 @@ def _poison(now: Observation) -> Iterator[Cause]:
     for entry_id, record in now.poison.items():
         yield Cause(
             CauseName.POISON,
-            f"{entry_id} is a suspected poison message ({condemnation(record)}): it runs alone, in a worker "
-            "that `headwater work` supervises",
+            f"{entry_id} is a suspected poison message ({condemnation(record)}): it runs alone, in a pool "
+            "process or in a worker that `headwater work` supervises",
             [entry_id],
             _command("pending", "bury", now, entry_id),
         )

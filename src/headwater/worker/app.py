@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from random import Random
@@ -17,9 +18,7 @@ from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.app_declaring import AppDeclaring
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
-from headwater.worker.declaration import (
-    with_concurrency,
-)
+from headwater.worker.declaration import POOL_PROCESS, with_concurrency
 from headwater.worker.durations import milliseconds
 from headwater.worker.extensions import Extensions
 from headwater.worker.middleware import Middleware
@@ -125,6 +124,8 @@ class App(AppDeclaring):
             raise HeadwaterError(f"{self!r} has no consumer: nothing to work on")
         if self._running is not None:
             raise HeadwaterError(f"{self!r} is already running")
+        supervised = reports is not None and reports.supervised
+        self._check_processes(supervised=supervised)
         running = Running(
             self.consumers,
             connections=self._connections,
@@ -135,7 +136,7 @@ class App(AppDeclaring):
             extensions=self._extensions,
         )
         self._running = running
-        if reports is None or not reports.supervised:
+        if not supervised:
             log.info(
                 "no other process renews its leases: a handler that holds the interpreter's lock (GIL) for longer "
                 "than claim_after loses its entry to another worker, and the first of the two to finish settles "
@@ -151,6 +152,21 @@ class App(AppDeclaring):
                         await asyncio.shield(running.stop(self.grace_ms / 1000))
         finally:
             self._running = None
+
+    def _check_processes(self, *, supervised: bool) -> None:
+        """Raise an error for what this process cannot do for its handlers."""
+        process = sys.modules.get("multiprocessing.process")
+        if process is not None and process.current_process().name == POOL_PROCESS:
+            raise HeadwaterError(
+                "the main program runs its worker while a pool process imports it: put the call below "
+                '`if __name__ == "__main__":`'
+            )
+        for one in [] if supervised else self.consumers:
+            if one.timeout_ms is not None and not one.is_async and not one.isolated:
+                raise DeclarationError(
+                    f"{one.name} has a timeout and runs in a thread, which cannot be ended: its process must be "
+                    'replaced then, which only `headwater work` does. Use that, executor="process", or `async def`.'
+                )
 
     def stop(self) -> None:
         """Ask `App.run` to end. After a second call it no longer waits for running handlers.

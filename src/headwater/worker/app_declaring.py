@@ -54,9 +54,9 @@ class AppDeclaring(AppPublishing):
         ... async def bill(order: Order, delivery: Delivery) -> None: ...
 
         The function gets the message as its first argument. Other parameters are annotated with `Delivery`,
-        or with a dependency (`Use`). A function that is not ``async`` runs in a thread. The worker
-        acknowledges the entry after the function returned, and delivers it again after it raised; see `Dead`
-        and `Again` for other outcomes.
+        or with a dependency (`Use`). A function that is not ``async`` runs in a thread, or with
+        ``executor="process"`` in a pool of processes. The worker acknowledges the entry after the function
+        returned, and delivers it again after it raised; see `Dead` and `Again` for other outcomes.
 
         ``options`` are those of `ConsumerOptions`; ``group`` is required. Raises `DeclarationError` for
         options that contradict each other, for a parameter without a value, and for a second handler of

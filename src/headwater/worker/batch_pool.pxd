@@ -2,6 +2,7 @@ from headwater.worker.pool cimport Pool
 
 cdef class BatchPool(Pool):
     cdef object _batch
+    cdef bint _isolated
     cdef object _clock
     cdef object _arrived
     cdef object _gathering

@@ -3,6 +3,7 @@
 Rule 1. One slot gathers a batch at a time, so that two slots do not split what could be one batch.
 Rule 2. ``linger`` counts from the arrival of an entry, not from when a slot is free: the time that it waited
         for a slot counts.
+Rule 3. In pool processes, an entry that ran in a process that died is a batch of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headwater.worker.declaration import BatchSize
+from headwater.worker.declaration import Consumer
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import HandBack, Pool, Slot
 from headwater.worker.waiting import Changes
@@ -28,10 +29,12 @@ class BatchPool(Pool):
         changes: Changes,
         hold: HandBack,
         *,
-        batch: BatchSize,
+        consumer: Consumer,
     ) -> None:
         super().__init__(size, run, idle, changes, hold)
-        self._batch = batch
+        assert consumer.batch is not None, "its handler gets batches"
+        self._batch = consumer.batch
+        self._isolated = consumer.isolated
         self._clock = hold.clock
         self._arrived = Changes()
         self._gathering = asyncio.Lock()
@@ -100,11 +103,20 @@ class BatchPool(Pool):
             await self._arrived.until(lambda: bool(self._buffer))
             age = self._clock.monotonic() - self._buffer[0].arrived
             left = self._batch.linger_ms / 1000 - age
-            if len(self._buffer) < size and left > 0:
+            if len(self._buffer) < size and left > 0 and not self._alone(self._buffer[0]):
                 timer = self._clock.call_later(left, end)
                 try:
                     await self._arrived.until(lambda: over or len(self._buffer) >= size)
                 finally:
                     timer.cancel()
-            found = [self._buffer.popleft() for _ in range(min(size, len(self._buffer)))]
+            found = [self._buffer.popleft()]
+            while self._buffer and len(found) < size:
+                if self._isolated and (self._alone(found[0]) or self._alone(self._buffer[0])):
+                    break
+                found.append(self._buffer.popleft())
             return [owned for owned in found if owned.state is State.BUFFERED]
+
+    def _alone(self, owned: Owned) -> bool:
+        """Return whether an entry is a batch of its own: a process that ran it has died, and the next death will be
+        known to be its own (rule 3)."""
+        return self._isolated and (owned.record.deaths > 0 or owned.record.crashes > 0)

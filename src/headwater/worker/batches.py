@@ -13,7 +13,7 @@ Rule 2. With ``into``, the result belongs to the whole batch. If another worker 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Generic, TypeVar
 
@@ -128,6 +128,10 @@ class Batch(Generic[T]):
                 f"{item!r:.200} is in this batch several times, at {places}: pass the index of one"
             )
         return places[0]
+
+    def take(self, said: Mapping[int, BaseException]) -> None:
+        """For the worker: set outcomes of items, by index, that the handler set in another process."""
+        self._said.update((index, Raised(error)) for index, error in said.items())
 
     def close(self) -> dict[int, Raised]:
         """For the worker: record that the handler has ended. Return the outcomes that it set, by index."""

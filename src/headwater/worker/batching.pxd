@@ -10,4 +10,5 @@ cdef class BatchHandler:
     cdef SlowHandlers _slow
     cdef object _telemetry
     cdef object _end
+    cdef object _crashed
     cdef object _observe

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from headwater.groups.settling import Settlement
@@ -21,7 +21,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.delivery_log import Ended, report_batch
 from headwater.worker.execute import Executor
 from headwater.worker.in_flight import InFlight
-from headwater.worker.outcome import Ending, HandlerOutcome, Returned, Stopped
+from headwater.worker.outcome import Crashed, Ending, HandlerOutcome, Returned, Stopped
 from headwater.worker.owned import Owned
 from headwater.worker.slow import SlowHandlers
 from headwater.worker.telemetry import Telemetry
@@ -41,7 +41,8 @@ class _OneDraw(Random):
 
 
 class BatchHandler:
-    """Runs one consumer's batch handler. ``end`` settles a single entry, as the loop does."""
+    """Runs one consumer's batch handler. ``end`` settles a single entry, as the loop does; ``crashed`` counts the death
+    of a pool process (`Quarantine.crashed`)."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class BatchHandler:
         slow: SlowHandlers,
         telemetry: Telemetry,
         end: Callable[[Owned, HandlerOutcome], None],
+        crashed: Callable[[Sequence[Owned], Crashed], Awaitable[Crashed]],
         observe: Callable[[Owned], None] | None,
     ) -> None:
         self._consumer = consumer
@@ -64,6 +66,7 @@ class BatchHandler:
         self._slow = slow
         self._telemetry = telemetry
         self._end = end
+        self._crashed = crashed
         self._observe = observe
 
     async def run(self, taken: list[Owned]) -> None:
@@ -87,6 +90,8 @@ class BatchHandler:
         self._slow.began(entries[0])
         outcome = await self._executor.call(run.rows, run)
         self._slow.ended(entries[0], returned=isinstance(outcome, Returned))
+        if isinstance(outcome, Crashed):
+            outcome = await self._crashed(entries, outcome)
         self._settle(run, outcome)
 
     def _settle(self, run: BatchRun, outcome: HandlerOutcome) -> None:

@@ -9,6 +9,8 @@ Raised Dead, Undecodable     dead letter, now
 Raised Again(counted=False)  delivered again after its delay, not counted
 Raised, TimedOut             delivered again after Again's delay or the retry policy's, counted;
                              at the last delivery, a dead letter with the error
+Crashed                      the same; after max_crashes, a dead letter that names signal or status;
+                             of a batch whose culprit is unknown: delivered again at once, not counted
 Exhausted, Condemned         dead letter, without the handler
 Unrecorded                   delivered again after the longest wait, to write the dead letter then
 Stopped, Parted              handed back, not counted
@@ -26,6 +28,7 @@ from headwater.worker.delivery import Delivery
 from headwater.worker.outcome import (
     Again,
     Condemned,
+    Crashed,
     Dead,
     Exhausted,
     Lost,
@@ -69,6 +72,14 @@ def decide(outcome: NotReturned, policy: Policy, delivery: Delivery, now: int) -
     entry_id = delivery.id.encode()
     match outcome:
         case Raised(error) | TimedOut(error):
+            return _failed(error, policy, delivery, now)
+        case Crashed(error, crashes, condemned):
+            if not crashes:
+                return Settlement(entry_id, How.FAIL)
+            if condemned:
+                died = "1 process" if crashes == 1 else f"{crashes} processes"
+                words = f"Crashes: {died} died while running it alone; {error}"
+                return _dead(words, policy, delivery, now, deliveries=delivery.count)
             return _failed(error, policy, delivery, now)
         case Undecodable(error):
             return _dead(error, policy, delivery, now, deliveries=delivery.count)

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+import os
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    Required,
+    TypedDict,
+    Unpack,
+    get_origin,
+    get_type_hints,
+)
 
 from headwater.errors import DeclarationError
 from headwater.groups.poison import MAX_CRASHES
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
-from headwater.worker.dependencies import Dependency
+from headwater.worker.dependencies import Dependency, all_of
 from headwater.worker.durations import milliseconds
 from headwater.worker.group_start import group_start
-from headwater.worker.handlers import Call, bind
+from headwater.worker.handlers import Bound, Call, bind
 from headwater.worker.retry import Backoff
 from headwater.worker.stream import Stream
 
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
+
+
+Executor = Literal["thread", "process"]
+
+EXECUTORS = ("thread", "process")
+
+POOL_PROCESS = "headwater pool process"
+"""The name of pool processes (`multiprocessing.current_process`)."""
+
+MOST_PROCESSES = 1_000
+"""The largest ``concurrency`` with ``executor="process"``."""
 
 
 class ConsumerOptions(TypedDict, total=False):
@@ -35,8 +56,14 @@ class ConsumerOptions(TypedDict, total=False):
     """How long a renewal of owned entries is valid. A worker renews three times per lease. By default a third
     of ``claim_after``; it must be shorter than that."""
     concurrency: int
-    """How many entries one process handles at a time; default 16, at most 100,000. A function that is not
-    ``async`` runs in a thread."""
+    """How many entries one process handles at a time; default 16, at most 100,000. With
+    ``executor="process"``, the number of pool processes: by default one for each processor, at most 16."""
+    executor: Executor
+    """Where a function that is not ``async`` runs: ``"thread"``, the default, or ``"process"``, in a pool of
+    processes, each of which handles one entry at a time. One that dies takes only its own entry with it."""
+    recycle: int | None
+    """After how many entries (or batches) a pool process is replaced, for functions that leak memory; default
+    None, never."""
     prefetch: int
     """How many entries one process owns at a time, running ones included. By default it reads ahead what its
     handlers finish in about 50 ms, at least one entry, and owns at most four times ``concurrency``."""
@@ -50,8 +77,9 @@ class ConsumerOptions(TypedDict, total=False):
     """How many processes an entry may kill while it runs alone, before it becomes a dead letter; default
     2."""
     timeout: str | timedelta | None
-    """How long the handler may run before it is cancelled, as if it had raised ``TimeoutError``; default
-    None, without a limit. Only for ``async`` functions."""
+    """How long the handler may run; default None, without a limit. Then the delivery has failed with
+    ``TimeoutError``. An ``async`` function is cancelled, the process of a pool is ended. For a function in a
+    thread the worker process is replaced, which needs ``headwater work``."""
     into: Stream[Any] | None
     """The stream to which results are published, in one step with the acknowledgement: the function
     returns a message, a list of messages, or None for no message."""
@@ -88,6 +116,8 @@ class BatchSize(NamedTuple):
     size: int
     linger_ms: int
 
+
+DEFAULT_CONCURRENCY = 16
 
 MOST_AT_ONCE = 100_000
 """The largest ``concurrency``, as for ``headwater work --concurrency``."""
@@ -132,6 +162,13 @@ class Consumer:
     order_by: Callable[[Any], Hashable] | None = None
     measured: bool = False
     """How many entries wait beyond the running ones follows the duration of handlers; ``prefetch`` is the most."""
+    executor: Executor = "thread"
+    recycle: int | None = None
+
+    @property
+    def isolated(self) -> bool:
+        """Whether the handler runs in pool processes."""
+        return self.executor == "process"
 
 
 def declare_batch(
@@ -182,6 +219,8 @@ def declare(
     order_by: Callable[[Any], Hashable] | None = None,
     start: str | datetime = "beginning",
     delete: bool = False,
+    executor: Executor = "thread",
+    recycle: int | None = None,
 ) -> Consumer:
     """Return the consumer that these options declare. Raises `DeclarationError` for options that are wrong or
     contradict each other."""
@@ -193,12 +232,8 @@ def declare(
     _check_number("max_deliveries", max_deliveries)
     _check_number("max_crashes", max_crashes)
     measured = prefetch is None and order_by is None
-    concurrency, prefetch = _bounds(concurrency, prefetch, batch)
-    if timeout is not None and not bound.is_async:
-        raise DeclarationError(
-            f"timeout={timeout!r}: handler {bound.name} is not `async def`, so it runs in a thread, "
-            "and a thread cannot be stopped. Make it `async def`, or set timeouts in what it calls."
-        )
+    _check_executor(executor, recycle, bound, (stream, into))
+    concurrency, prefetch = _bounds(concurrency, prefetch, batch, executor)
     return Consumer(
         handler=handler,
         call=bound.call,
@@ -223,12 +258,15 @@ def declare(
         batch=batch,
         order_by=order_by,
         measured=measured,
+        executor=executor,
+        recycle=recycle,
     )
 
 
 def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:
     """Return the same consumer with another ``concurrency``."""
     _check_number("concurrency", concurrency)
+    _check_processes(consumer.executor, concurrency)
     prefetch = max(concurrency, consumer.prefetch * concurrency // consumer.concurrency)
     return replace(consumer, concurrency=concurrency, prefetch=prefetch)
 
@@ -269,6 +307,59 @@ def _check_kinds(order_by: object, retry: object, delete: object) -> None:
         raise DeclarationError(f"retry={retry!r} must be a Backoff, or None to retry at once")
     if not isinstance(delete, bool):
         raise DeclarationError(f"delete={delete!r} must be True or False")
+
+
+def _check_executor(
+    executor: object, recycle: object, bound: Bound, streams: Iterable[Stream[Any] | None]
+) -> None:
+    if executor not in EXECUTORS:
+        raise DeclarationError(f"executor={executor!r} must be one of {', '.join(EXECUTORS)}")
+    if recycle is not None:
+        _check_number("recycle", recycle)
+    if executor != "process":
+        if recycle is not None:
+            raise DeclarationError(
+                f'recycle={recycle}: only pool processes (executor="process") are replaced'
+            )
+        return
+    what = f'handler {bound.name} with executor="process"'
+    if bound.is_async:
+        raise DeclarationError(
+            f"{what} is `async def`: pool processes have no event loop. Make it a plain function."
+        )
+    if "<lambda>" in bound.name or "<locals>" in bound.name:
+        raise DeclarationError(
+            f"{what}: a pool process imports the handler's module and finds the handler by its name there. Define "
+            "it with `def` at the top of a module."
+        )
+    for stream in streams:
+        named = getattr(stream and stream.type, "__qualname__", "")
+        if "<locals>" in named:
+            raise DeclarationError(
+                f"{what}: messages of type {named} are sent between processes, which find the type by its name. "
+                "Define it at the top of a module."
+            )
+    for one in all_of(bound.needs.values()):
+        if one.is_async:
+            raise DeclarationError(
+                f"{what} needs {one.name}, which is async, and pool processes have no event loop: make the "
+                "provider synchronous"
+            )
+
+
+def _check_processes(executor: str, concurrency: int) -> None:
+    if executor == "process" and concurrency > MOST_PROCESSES:
+        raise DeclarationError(
+            f'concurrency={concurrency} must be at most {MOST_PROCESSES:,} with executor="process": each one needs a '
+            "process"
+        )
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple[int, int]:
@@ -319,7 +410,7 @@ def _check_streams(stream: Stream[Any], into: Any, dead: Any) -> None:
 
 
 def _bounds(
-    concurrency: int | None, prefetch: int | None, batch: BatchSize | None
+    concurrency: int | None, prefetch: int | None, batch: BatchSize | None, executor: Executor
 ) -> tuple[int, int]:
     for name, given in (("concurrency", concurrency), ("prefetch", prefetch)):
         if given is not None:
@@ -328,10 +419,12 @@ def _bounds(
         raise DeclarationError(
             f"concurrency={concurrency} must be at most {MOST_AT_ONCE:,}: each one needs a task"
         )
+    _check_processes(executor, concurrency or 1)
     if batch is not None and batch.size > 1:
         return _batch_bounds(concurrency or 1, prefetch, batch.size)
     if concurrency is None:
-        concurrency = min(16, prefetch or 16)
+        usual = _processors() if executor == "process" else DEFAULT_CONCURRENCY
+        concurrency = min(DEFAULT_CONCURRENCY, usual, prefetch or usual)
     if prefetch is None:
         prefetch = 4 * concurrency
     if prefetch < concurrency:

@@ -65,11 +65,17 @@ def _switches(thread: int | None) -> int:
 
 class ProcessDelays:
     """The delays of one process. ``running`` returns the handlers that run, in any thread. ``blocked`` is called with a
-    sentence while the event loop is blocked."""
+    sentence while the event loop is blocked, ``ticked`` with the time whenever threads of the process run."""
 
-    def __init__(self, running: Callable[[], Running], blocked: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        running: Callable[[], Running],
+        blocked: Callable[[str], None],
+        ticked: Callable[[float], None],
+    ) -> None:
         self._running = running
         self._blocked = blocked
+        self._ticked = ticked
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._lock = threading.Lock()
@@ -89,6 +95,7 @@ class ProcessDelays:
         with self._lock:
             self._thread.start()
             self._usage = self._used()
+        self._ticked(self._ticked_at)
 
     def stop(self) -> None:
         self._stop.set()
@@ -119,6 +126,7 @@ class ProcessDelays:
             with self._lock:
                 self._look()
                 self._ticked_at, self._usage = time.monotonic(), self._used()
+                self._ticked(self._ticked_at)
                 try:
                     self._ask()
                 except RuntimeError:

@@ -14,6 +14,7 @@ from headwater.worker.delivery import Delivery
 from headwater.worker.outcome import (
     Again,
     Condemned,
+    Crashed,
     Exhausted,
     HandlerOutcome,
     Raised,
@@ -32,7 +33,7 @@ def report(
     if isinstance(outcome, Returned):
         return
     match outcome:
-        case Raised(error) | TimedOut(error):
+        case Raised(error) | TimedOut(error) | Crashed(error):
             if settlement.how in {How.FAIL, How.SILENT}:
                 _log_failed(settlement, consumer, delivery, error)
             else:
@@ -58,13 +59,13 @@ def report_batch(ended: Sequence[Ended], consumer: Consumer) -> None:
     """Log the deliveries of one batch, as `report` does. Those that failed with the same error share a line."""
     alike: dict[int, list[Ended]] = {}
     for one in ended:
-        if isinstance(one.outcome, Raised | TimedOut):
+        if isinstance(one.outcome, Raised | TimedOut | Crashed):
             alike.setdefault(id(one.outcome.error), []).append(one)
         else:
             report(*one[:2], consumer, one.delivery)
     for group in alike.values():
         outcome = group[0].outcome
-        assert isinstance(outcome, Raised | TimedOut), "these are grouped by their error"
+        assert isinstance(outcome, Raised | TimedOut | Crashed), "these are grouped by their error"
         again = [one for one in group if not one.settlement.additions]
         dead = [one for one in group if one.settlement.additions]
         if len(again) == 1:

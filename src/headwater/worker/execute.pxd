@@ -10,6 +10,9 @@ cdef class Executor:
     cdef set _values
     cdef object _results
     cdef object _threads
+    cdef object _processes
+    cdef object _end_process
+    cdef object _sync
     cdef dict _idents
     cdef object _invocation
     cdef object _plain

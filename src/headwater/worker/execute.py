@@ -4,8 +4,9 @@ Rule 1. Everything that the handler does leads to an outcome: it returns, raises
         its own code, or returns a generator, which is never run. `Executor.call` raises only if the framework
         cancels the task to abandon its work.
 Rule 2. An awaitable that the handler returns is awaited before the delivery is acknowledged.
-Rule 3. A handler that is not ``async`` runs in a thread. Its exception is returned as a value, because a future
-        cannot store every exception.
+Rule 3. A handler that is not ``async`` runs in a thread, or in a pool process for which a thread waits
+        (`process_pool`). Its exception is returned as a value, because a future cannot store every exception.
+Rule 4. A thread cannot be ended. If a handler in one runs longer than its ``timeout``, the whole process must end.
 """
 
 from __future__ import annotations
@@ -18,19 +19,24 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from traceback import FrameSummary
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headwater.errors import DecodeError
-from headwater.worker.clocks import Timer, Timers
+from headwater.errors import DecodeError, HeadwaterError
+from headwater.worker.clocks import LoopClock, Timer, Timers
 from headwater.worker.declaration import Consumer
+from headwater.worker.delivery import Delivery
 from headwater.worker.dependencies import Values
-from headwater.worker.invoke import Invocation
+from headwater.worker.invoke import Invocation, SyncCall
+from headwater.worker.lifespan import StartFailed
 from headwater.worker.middleware import Chain
 from headwater.worker.outcome import (
     LOST,
     RETURNED,
+    Crashed,
     HandlerOutcome,
+    PoolProcessDied,
     Raised,
+    RanTooLong,
     Returned,
     Stopped,
     TimedOut,
@@ -41,6 +47,9 @@ from headwater.worker.pool import dismissed
 from headwater.worker.results import Results
 from headwater.worker.stacks import frames_of_coroutine, frames_of_thread
 
+if TYPE_CHECKING:
+    from headwater.worker.process_pool import ProcessPool
+
 MOST_AWAITED = 8
 """How many nested awaitables are awaited. More are probably an object that returns itself."""
 
@@ -49,10 +58,35 @@ MOST_TYPES = 64
 """How many types of results are remembered as plain values, which need not be awaited."""
 
 
+class HandlerOverran(HeadwaterError):
+    """A handler in a thread ran longer than its ``timeout``. Its delivery has failed. The process ends, because a thread
+    cannot be ended; ``headwater work`` starts another one."""
+
+    def __init__(self, name: str, delivery: Delivery, seconds: float) -> None:
+        super().__init__(
+            f"{name} has been handling {delivery.id} of {delivery.stream} for longer than its timeout of "
+            f"{seconds:g} s, in a thread, which cannot be ended: the process ends and hands back its other entries. "
+            'With executor="process" only the handler\'s own process ends.'
+        )
+
+
+def runs_in_pool(consumer: Consumer, clock: Timers) -> bool:
+    """Return whether the handler runs in pool processes. In `App.test` it runs in threads."""
+    return consumer.isolated and isinstance(clock, LoopClock)
+
+
 class Executor:
     """Runs one consumer's handler, in threads if the handler is not ``async``."""
 
-    def __init__(self, consumer: Consumer, *, clock: Timers, chain: Chain, values: Values) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        clock: Timers,
+        chain: Chain,
+        values: Values,
+        end_process: Callable[[Exception], None],
+    ) -> None:
         self.consumer = consumer
         self.clock = clock
         self.threads_busy = 0
@@ -64,15 +98,19 @@ class Executor:
         self._threads: ThreadPoolExecutor | None = None
         self._idents: dict[object, int] = {}
         """The thread in which each slot's handler runs, or ran last."""
+        self._processes: ProcessPool | None = None
+        self._end_process = end_process
+        self._sync: Callable[[Any, Delivery], Any] = consumer.call
         if not consumer.is_async:
             self._threads = ThreadPoolExecutor(consumer.concurrency, "headwater-handler")
+            self._choose_sync(values)
         self._invocation: Invocation | None = None
-        if consumer.needs or chain.handle:
+        if chain.handle or (consumer.needs and consumer.is_async):
             self._invocation = Invocation(
                 consumer,
                 chain=chain,
                 values=values,
-                in_thread=self._call_in_thread if self._threads is not None else None,
+                apart=self._call_apart if self._threads is not None else None,
                 finish=self._awaited,
                 check=self._results.additions,
             )
@@ -80,8 +118,33 @@ class Executor:
         if consumer.is_async and self._invocation is None:
             self._plain = consumer.plain
 
-    def close(self) -> None:
-        """Shut down the threads. A thread that still runs ends with its handler."""
+    def _choose_sync(self, values: Values) -> None:
+        """Set what a slot's thread calls."""
+        consumer = self.consumer
+        if runs_in_pool(consumer, self.clock):
+            from headwater.worker.process_pool import ProcessPool
+
+            self._timeout_s = None  # the pool ends the process itself
+            self._processes = ProcessPool(consumer, returns=bool(self._chain.handle))
+            self._sync = self._processes.call
+        elif consumer.needs:
+            self._sync = SyncCall(
+                consumer.call,
+                consumer.needs,
+                consumer.name,
+                values=values,
+                check=self._results.additions,
+            )
+
+    async def prepare(self) -> None:
+        """Start the first pool process, if handlers run in such. Raises `StartFailed`."""
+        if self._processes is not None and self._threads is not None:
+            await asyncio.wrap_future(self._threads.submit(self._processes.prepare))
+
+    async def close(self) -> None:
+        """End the pool processes, and shut down the threads. A thread that still runs ends with its handler."""
+        if self._processes is not None:
+            await asyncio.to_thread(self._processes.close)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -100,6 +163,8 @@ class Executor:
         assert task is not None, "a handler runs in a task"
         work.in_thread = self._threads is not None
         timer = self._timer(work) if self._timeout_s is not None else None
+        if self._processes is not None:
+            self._processes.begin(work.delivery)
         outcome: HandlerOutcome = RETURNED
         try:
             if self._plain is not None:
@@ -109,8 +174,7 @@ class Executor:
             elif self._threads is None:
                 result = await self.consumer.call(message, work.delivery)
             else:
-                call = partial(self.consumer.call, message, work.delivery)
-                result, error = await self._call_in_thread(call)
+                result, error = await self._call_apart(message, work.delivery)
                 if error is not None:
                     outcome = self._failed(work, error)
             if result is not None:
@@ -127,6 +191,8 @@ class Executor:
             outcome = self._failed(work, error)
         finally:
             work.task = None
+            if self._processes is not None:
+                self._processes.end(work.delivery)
             if timer is not None:
                 timer.cancel()
         if task.cancelling():
@@ -163,12 +229,17 @@ class Executor:
             self._values.add(kind)
         return result
 
-    async def _call_in_thread(self, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    async def _call_apart(
+        self, message: Any, delivery: Delivery
+    ) -> tuple[Any, BaseException | None]:
+        """Call a handler that is not ``async``, and return its result and its error."""
         assert self._threads is not None, "a handler that is not async has threads"
         context = contextvars.copy_context()
         self.threads_busy += 1
         slot = asyncio.current_task()
-        future = self._threads.submit(context.run, self._caught, slot, call)
+        future = self._threads.submit(
+            context.run, self._caught, slot, partial(self._sync, message, delivery)
+        )
         loop = asyncio.get_running_loop()
         ended = asyncio.wrap_future(future)
         # Called after the outcome is set: when no thread is busy, all outcomes have been reported.
@@ -188,6 +259,8 @@ class Executor:
         task = (owned.batch or owned).task
         if task is None:
             return []
+        if self._processes is not None:
+            return self._processes.stack((owned.batch or owned).delivery)
         if self._threads is not None:
             return frames_of_thread(self._idents.get(task))
         return frames_of_coroutine(task.get_coro())
@@ -198,6 +271,13 @@ class Executor:
     def _failed(self, work: Work, error: BaseException) -> HandlerOutcome:
         """Return the outcome for an error. A handler that the framework cancelled may raise any error."""
         if work.stopped is None:
+            if isinstance(error, StartFailed) and self._processes is not None:
+                self._end_process(error)
+                return Stopped()  # not the message's fault
+            if isinstance(error, PoolProcessDied):
+                return Crashed(error)
+            if isinstance(error, RanTooLong):
+                return TimedOut(TimeoutError(str(error)))
             return Raised(error)
         if work.stopped is Stop.LOST:
             return LOST
@@ -205,6 +285,8 @@ class Executor:
             return Stopped()
         seconds = (self.consumer.timeout_ms or 0) / 1000
         timeout = TimeoutError(f"it ran longer than {seconds:g} s")
+        if self._threads is not None and isinstance(self.clock, LoopClock):
+            self._end_process(HandlerOverran(self.consumer.name, work.delivery, seconds))
         timeout.__cause__ = None if isinstance(error, asyncio.CancelledError) else error
         timeout.__traceback__ = error.__traceback__
         return TimedOut(timeout)

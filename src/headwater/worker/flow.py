@@ -27,6 +27,7 @@ from headwater.worker.in_flight import InFlight
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.outcome import (
     Condemned,
+    Crashed,
     Exhausted,
     HandlerOutcome,
     Raised,
@@ -76,6 +77,7 @@ class Flow:
         telemetry: Telemetry,
         values: Values,
         observe: Callable[[Owned], None] | None,
+        end_process: Callable[[Exception], None],
     ) -> None:
         self.consumer = consumer
         self.joined = False
@@ -92,7 +94,13 @@ class Flow:
             how=_settled_how(consumer),
             most=BATCH if consumer.batch is None else max(BATCH, consumer.batch.size),
         )
-        self.executor = Executor(consumer, clock=clock, chain=telemetry.chain, values=values)
+        self.executor = Executor(
+            consumer,
+            clock=clock,
+            chain=telemetry.chain,
+            values=values,
+            end_process=end_process,
+        )
         self.slow = SlowHandlers(
             consumer, clock=clock, busy=lambda: self.pool.busy, stack=self.executor.stack
         )
@@ -131,10 +139,11 @@ class Flow:
             slow=self.slow,
             telemetry=self.telemetry,
             end=self.end,
+            crashed=self._crashed,
             observe=self._observe,
         )
         assert hold is not None, "a batch has no order_by"
-        return BatchPool(size, handler.run, hurry, self._changes, hold, batch=self.consumer.batch)
+        return BatchPool(size, handler.run, hurry, self._changes, hold, consumer=self.consumer)
 
     def _others_look_s(self) -> float:
         """Return how long it takes at most until another process looks for an entry that is handed back."""
@@ -188,8 +197,8 @@ class Flow:
         if self.fetcher.stopping or self.fetcher.paused or (order and not order.reads):
             self.in_flight.hand_back(fresh)
             return
-        suspects = [owned for owned in fresh if owned.record.suspect] if claimed else []
-        others = [owned for owned in fresh if not owned.record.suspect] if suspects else fresh
+        suspects = [owned for owned in fresh if self._suspects(owned)] if claimed else []
+        others = [owned for owned in fresh if owned not in suspects] if suspects else fresh
         if suspects and not self.quarantine.hands_back:
             self.in_flight.hand_back(others)
             await self.quarantine.handle(suspects)
@@ -202,6 +211,9 @@ class Flow:
             await self.quarantine.handle(suspects)
         if found and not fresh:
             self.in_flight.settler.hurry()
+
+    def _suspects(self, owned: Owned) -> bool:
+        return owned.record.suspected(isolated=self.consumer.isolated)
 
     def _admits(self, owned: Owned, wrong: BaseException | None) -> bool:
         """Return whether an entry may be handled. If not, it was settled in another way, or this consumer has lost
@@ -229,7 +241,12 @@ class Flow:
         if outcome is None:
             outcome = await self.executor.call(message, owned)
         self.slow.ended(owned, returned=isinstance(outcome, Returned))
+        if isinstance(outcome, Crashed):
+            outcome = await self._crashed([owned], outcome)
         self.end(owned, outcome)
+
+    async def _crashed(self, entries: Sequence[Owned], outcome: Crashed) -> Crashed:
+        return await self.quarantine.crashed(entries, outcome)
 
     def end(self, owned: Owned, outcome: HandlerOutcome) -> None:
         """Settle the delivery by its outcome and the consumer's policy."""

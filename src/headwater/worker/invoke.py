@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Any
 
 from headwater.worker.declaration import Consumer
 from headwater.worker.delivery import Delivery
-from headwater.worker.dependencies import Values, open_async, open_in_thread, refuse_awaitable
+from headwater.worker.dependencies import (
+    Dependency,
+    Values,
+    open_async,
+    open_in_thread,
+    refuse_awaitable,
+)
 from headwater.worker.middleware import Chain
 from headwater.worker.waiting import cancelled
 
 log = logging.getLogger("headwater.worker")
 
-InThread = Callable[[Callable[[], Any]], Awaitable[tuple[Any, BaseException | None]]]
-"""Calls a function in a thread and returns its result, or its exception as a value."""
+Apart = Callable[[Any, Delivery], Awaitable[tuple[Any, BaseException | None]]]
+"""Calls a handler in a thread or in another process, and returns its result, or its exception as a value."""
 
 Finish = Callable[[Any], Awaitable[Any]]
 """Awaits a handler's result until it is a plain value."""
@@ -40,14 +46,14 @@ class Invocation:
         *,
         chain: Chain,
         values: Values,
-        in_thread: InThread | None,
+        apart: Apart | None,
         finish: Finish,
         check: Callable[[Any], object],
     ) -> None:
         self._consumer = consumer
         self._around = chain.handle[::-1]
         self._process = values
-        self._in_thread = in_thread
+        self._apart = apart
         self._finish = finish
         self._check = check
         self._per_delivery = any(one.scope == "delivery" for one in consumer.needs.values())
@@ -59,9 +65,8 @@ class Invocation:
         return await call()
 
     async def _handle(self, message: Any, delivery: Delivery) -> Any:
-        if self._in_thread is not None:
-            work = self._opened_in_thread if self._per_delivery else self._call
-            result, error = await self._in_thread(partial(work, message, delivery))
+        if self._apart is not None:
+            result, error = await self._apart(message, delivery)
             if error is not None:
                 raise error
             return await self._finish(result)
@@ -94,26 +99,48 @@ class Invocation:
         except BaseException as error:
             if failed is None or error is failed or cancelled():
                 raise
-            self._log_closing(delivery, error)
+            _log_closing(self._consumer.name, delivery, error)
         if failed is not None:
             raise failed
         return result
 
-    def _opened_in_thread(self, message: Any, delivery: Delivery) -> Any:
-        """The same as `_opened`, in the handler's thread."""
+
+class SyncCall:
+    """Calls a handler that is not ``async``, in the thread or the process where it runs. ``values`` are the
+    dependencies of the process; ``check`` as in `Invocation`."""
+
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        needs: Mapping[str, Dependency],
+        name: str,
+        *,
+        values: Values,
+        check: Callable[[Any], object],
+    ) -> None:
+        self._call = call
+        self._needs = needs
+        self._name = name
+        self._process = values
+        self._check = check
+        self._per_delivery = any(one.scope == "delivery" for one in needs.values())
+
+    def __call__(self, message: Any, delivery: Delivery) -> Any:
+        if not self._per_delivery:
+            return self._called(message, delivery, self._process)
         failed: BaseException | None = None
         result = None
         try:
             with ExitStack() as stack:
                 values = dict(self._process)
-                for one in self._consumer.needs.values():
+                for one in self._needs.values():
                     open_in_thread(one, values, stack, delivery)
                 try:
-                    result = self._call(message, delivery, values)
+                    result = self._called(message, delivery, values)
                     if inspect.isawaitable(result):
                         refuse_awaitable(result)
                         raise TypeError(
-                            f"{self._consumer.name} returned an awaitable, and its dependencies are "
+                            f"{self._name} returned an awaitable, and its dependencies are "
                             "closed before it is awaited: make the handler `async def`"
                         )
                     self._check(result)
@@ -123,16 +150,21 @@ class Invocation:
         except BaseException as error:
             if failed is None or error is failed:
                 raise
-            self._log_closing(delivery, error)
+            _log_closing(self._name, delivery, error)
         if failed is not None:
             raise failed
         return result
 
-    def _log_closing(self, delivery: Delivery, error: BaseException) -> None:
-        log.error(
-            "closing the dependencies of %s failed after its own error, on %s of %s",
-            self._consumer.name,
-            delivery.id,
-            delivery.stream,
-            exc_info=error,
-        )
+    def _called(self, message: Any, delivery: Delivery, values: Values) -> Any:
+        given = {name: values[one.key] for name, one in self._needs.items()}
+        return self._call(message, delivery, **given)
+
+
+def _log_closing(name: str, delivery: Delivery, error: BaseException) -> None:
+    log.error(
+        "closing the dependencies of %s failed after its own error, on %s of %s",
+        name,
+        delivery.id,
+        delivery.stream,
+        exc_info=error,
+    )

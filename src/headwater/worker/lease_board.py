@@ -13,7 +13,9 @@ Rule 2. The supervisor renews for a process that runs: /proc shows that it is no
         the processor or wait in turns (a thread that waits for the lock wakes every few milliseconds).
 Rule 3. Entries of a process that is stopped or frozen are not renewed, and others claim them after ``claim_after``.
         Before that the supervisor says that their owner has not died (`groups.poison.heard`).
-Rule 4. Without /proc (not on Linux) the supervisor renews nothing.
+Rule 4. A process whose handlers all have a ``timeout`` is killed if the lock is held for longer: its own event loop
+        cannot see that the time has passed.
+Rule 5. Without /proc (not on Linux) the supervisor renews nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import asyncio
 import logging
 import mmap
 import os
+import signal
 import struct
 import tempfile
 import time
@@ -48,6 +51,12 @@ log = logging.getLogger("headwater.worker")
 SLOTS: Final = 4_096
 """How many consumers of one process the memory has room for. It is not used before it is written."""
 
+TICKS: Final = SLOTS - 1
+"""The slot in which the process writes when its threads last ran."""
+
+OVERDUE_SECONDS = 3.0
+"""How much longer than the longest timeout the lock may be held: a busy machine may stop all threads for a while."""
+
 LOOKS, LOOK_SECONDS = 4, 0.02
 """How often, and at which interval, it is checked whether a process does anything."""
 
@@ -65,6 +74,8 @@ class LeaseReport(NamedTuple):
     claim_after_ms: int
     lease_ms: int
     ordered: bool
+    longest_ms: int | None
+    """How long its handlers may hold the interpreter's lock: their timeout, 0 in pool processes; None for any time."""
 
 
 class Board:
@@ -92,7 +103,7 @@ def board_file() -> int:
 
     It is not on a disk: a page that a full disk has no room for would end the process that writes to it (SIGBUS).
     """
-    if not hasattr(os, "memfd_create"):  # not on Linux, where nothing is renewed (rule 4)
+    if not hasattr(os, "memfd_create"):  # not on Linux, where nothing is renewed (rule 5)
         with tempfile.TemporaryFile() as file:
             file.write(bytes(SLOTS * _TIMES.size))
             file.flush()
@@ -176,6 +187,14 @@ class SupervisorRenewer:
     async def _look(self) -> None:
         url, now = self._told.url, time.monotonic()
         leases = self._told.leases.values()
+        if self._overdue(now) and await self._runs():
+            log.error(
+                "%s is killed: a handler has held the interpreter's lock (GIL) for longer than any timeout that it "
+                'declares. With executor="process" only the handler\'s own process ends.',
+                self._name,
+            )
+            os.kill(self._pid, signal.SIGKILL)
+            return
         overdue = [one for one in leases if self._silence(one, now) > 2 * one.lease_ms / 3000]
         if not overdue or url is None:
             if self._silent:
@@ -198,6 +217,14 @@ class SupervisorRenewer:
         if not self._silent:
             self._silent = True
             self._log(max(self._silence(one, now) for one in overdue), runs=runs)
+
+    def _overdue(self, now: float) -> bool:
+        """Return whether the lock has been held for longer than any handler may run (rule 4)."""
+        limits = [one.longest_ms for one in self._told.leases.values()]
+        longest = max((one for one in limits if one is not None), default=0)
+        ticked_at = self._board.times(TICKS)[0]
+        may = longest > 0 and ticked_at > 0 and None not in limits
+        return may and now - ticked_at > longest / 1000 + OVERDUE_SECONDS
 
     def _silence(self, one: LeaseReport, now: float) -> float:
         """Return the seconds since the process renewed these leases itself."""

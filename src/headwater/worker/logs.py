@@ -40,6 +40,16 @@ class WorkerTextFormatter(TextFormatter):
 
 def configure_logging(level: LogLevel = LogLevel.INFO, form: LogFormat = LogFormat.TEXT) -> None:
     """Write the lines of all loggers in this process to standard error, from ``level`` on."""
+    global _configured
+    _configured = (level, form)
     handler = LogHandler("")
     handler.setFormatter(JsonFormatter() if form is LogFormat.JSON else WorkerTextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+_configured: tuple[LogLevel, LogFormat] | None = None
+
+
+def configured() -> tuple[LogLevel, LogFormat] | None:
+    """Return with what `configure_logging` was called in this process, for its pool processes; None if it was not."""
+    return _configured

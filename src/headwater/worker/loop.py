@@ -102,6 +102,7 @@ class Loop:
             telemetry=telemetry,
             values=values,
             observe=observe,
+            end_process=self._end_process,
         )
         self.telemetry = telemetry
         self.in_flight, self.pool, self.executor = flow.in_flight, flow.pool, flow.executor
@@ -134,6 +135,7 @@ class Loop:
             claim_after_ms=self.consumer.claim_after_ms,
             lease_ms=self.consumer.lease_ms,
             ordered=self.consumer.order_by is not None,
+            longest_ms=0 if self.consumer.isolated else self.consumer.timeout_ms,
         )
 
     def _make_fresh(self, name: str) -> Freshness:
@@ -271,6 +273,12 @@ class Loop:
         self.failed.set_exception(error)
         self.failed.exception()  # retrieved here: asyncio would log it if the loop closes first
 
+    def _end_process(self, why: Exception) -> None:
+        """Have the process end with this error, after a graceful stop."""
+        if not self.failed.done():
+            self.failed.set_exception(why)
+            self.failed.exception()  # as in `_broken`
+
     def progress(self) -> ConsumerProgress:
         """Return when the parts of this consumer last made progress."""
         now = self._clock.monotonic()
@@ -328,7 +336,7 @@ class Loop:
         self.abandon()
         await ended(self._tasks)
         await self.in_flight.close()
-        self.executor.close()
+        await self.executor.close()
         self.failed.cancel()
 
     # --- for another consumer's suspect -------------------------------------------------------------

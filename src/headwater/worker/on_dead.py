@@ -47,7 +47,7 @@ class OnDeadOptions(TypedDict, total=False):
     max_deliveries: int
     """After how many failed deliveries a record is acknowledged. It stays in the dead-letter stream."""
     timeout: str | timedelta | None
-    """How long the function may run before it is cancelled. Only for ``async`` functions."""
+    """How long the function may run before it is cancelled; one in a thread ends its process (`ConsumerOptions`)."""
 
 
 class _Codec(MessageCodec):

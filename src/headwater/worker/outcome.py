@@ -6,10 +6,12 @@ to choose the outcome itself.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 from headwater.groups.settling import Addition, How, Settlement
 from headwater.worker.durations import milliseconds
@@ -54,6 +56,11 @@ class Again(Exception):
         """Whether the delivery counts towards ``max_deliveries``."""
         super().__init__(reason or (f"again after {after}" if after is not None else "again"))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For `pickle`, between a worker and its pool processes."""
+        after = None if self.after_ms is None else f"{self.after_ms}ms"
+        return partial(Again, counted=self.counted, reason=str(self)), (after,)
+
 
 class Failed(Exception):
     """The error of an item that a batch handler failed by `Batch.fail`, in dead letters and logs.
@@ -62,6 +69,35 @@ class Failed(Exception):
     """
 
     __module__ = "headwater"
+
+
+class PoolProcessDied(Exception):
+    """The pool process that ran the handler ended (``executor="process"``). ``status`` is its exit status, negative
+    for a signal; None if it is not known."""
+
+    __module__ = "headwater"
+
+    def __init__(self, status: int | None) -> None:
+        self.status = status
+        super().__init__(f"its pool process {death(status)}")
+
+
+class RanTooLong(TimeoutError):
+    """The handler ran longer than its ``timeout``, and its pool process was ended."""
+
+
+def death(status: int | None) -> str:
+    """Return how a process ended, for errors and logs.
+
+    >>> death(-11), death(3)
+    ('was ended by SIGSEGV', 'ended with status 3')
+    """
+    if status is None or status >= 0:
+        return "ended" if status is None else f"ended with status {status}"
+    try:
+        return f"was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was ended by signal {-status}"
 
 
 class Returned(NamedTuple):
@@ -80,6 +116,15 @@ class TimedOut(NamedTuple):
     """The handler ran longer than its ``timeout``, and was cancelled."""
 
     error: TimeoutError
+
+
+class Crashed(NamedTuple):
+    """The handler ended its pool process. ``crashes``: how often the message has done so; 0 if other messages of
+    its batch may be the cause. ``condemned``: it must not run again."""
+
+    error: PoolProcessDied
+    crashes: int = 0
+    condemned: bool = False
 
 
 class Undecodable(NamedTuple):
@@ -122,7 +167,16 @@ RETURNED = Returned()
 LOST = Lost()
 
 NotReturned: TypeAlias = (
-    Raised | TimedOut | Undecodable | Exhausted | Condemned | Unrecorded | Stopped | Lost | Parted
+    Raised
+    | TimedOut
+    | Crashed
+    | Undecodable
+    | Exhausted
+    | Condemned
+    | Unrecorded
+    | Stopped
+    | Lost
+    | Parted
 )
 
 HandlerOutcome: TypeAlias = Returned | NotReturned
@@ -157,6 +211,6 @@ def failed(outcome: HandlerOutcome) -> bool:
     match outcome:
         case Raised(error):
             return not isinstance(error, Again)
-        case TimedOut():
+        case TimedOut() | Crashed():
             return True
     return False

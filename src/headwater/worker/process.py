@@ -29,6 +29,7 @@ from typing import Any, NoReturn, TypeGuard
 from headwater.errors import HeadwaterError
 from headwater.worker.app import App
 from headwater.worker.durations import milliseconds
+from headwater.worker.execute import HandlerOverran
 from headwater.worker.logs import LogFormat, LogLevel, configure_logging
 from headwater.worker.pool import Slot
 from headwater.worker.quarantine import Suspects
@@ -209,7 +210,7 @@ def run_worker(
     except HeadwaterError as problem:
         log.error("%s", problem)  # noqa: TRY400  # a message for people, without a traceback
         # An error while a module is imported may be temporary: it may depend on another server.
-        return 1 if isinstance(problem, AppBroken) else CANNOT_START
+        return 1 if isinstance(problem, AppBroken | HandlerOverran) else CANNOT_START
     except Exception:
         log.exception("the worker ends with an error")
         return 1

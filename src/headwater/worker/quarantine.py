@@ -40,6 +40,7 @@ from headwater.groups.poison import (
 from headwater.worker.clocks import Timers
 from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
+from headwater.worker.outcome import Crashed
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import Pool
 from headwater.worker.waiting import Changes
@@ -157,6 +158,7 @@ class Quarantine:
                 member,
                 [owned.delivered for owned in claimed],
                 leave=self._suspects is Suspects.ELSEWHERE,
+                isolated=self._consumer.isolated,
                 max_crashes=self._consumer.max_crashes,
             )
         )
@@ -307,10 +309,29 @@ class Quarantine:
         """Return whether this process still owns an entry whose handler has not begun."""
         return owned.state is State.BUFFERED and self._in_flight.owns(owned)
 
+    async def crashed(self, entries: Sequence[Owned], outcome: Crashed) -> Crashed:
+        """Count the death of the pool process in which these entries ran, and return the outcome of each. Of one
+        entry it is a crash. Of several, no one knows the culprit: each runs in a batch of its own from now on."""
+        records: dict[bytes, Record] = {}
+        for owned in entries:
+            record = owned.record
+            if len(entries) == 1:
+                record = record._replace(crashes=record.crashes + 1)
+                condemned = record.condemned(self._consumer.max_crashes)
+                outcome = outcome._replace(crashes=record.crashes, condemned=condemned)
+            else:
+                record = record._replace(excused=record.excused + 1)
+            if self._in_flight.owns(owned):
+                owned.judged(record)
+                records[owned.id] = record
+        if records:
+            await self._in_flight.ask(lambda member: write(member, records))
+        return outcome
+
     async def _remember(self, owned: Owned, record: Record) -> None:
         """Set a message's record, and write it to the store."""
         owned.record = record
-        await self._in_flight.ask(lambda member: write(member, owned.id, record))
+        await self._in_flight.ask(lambda member: write(member, {owned.id: record}))
 
 
 async def _within(clock: Timers, seconds: float, work: Coroutine[Any, Any, None]) -> bool:

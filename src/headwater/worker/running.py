@@ -18,6 +18,7 @@ from headwater.worker.clocks import LoopClock, Timers
 from headwater.worker.connections import Connections, deadline_s
 from headwater.worker.declaration import Consumer
 from headwater.worker.delays import ProcessDelays
+from headwater.worker.execute import HandlerOverran, runs_in_pool
 from headwater.worker.extensions import Extensions
 from headwater.worker.group_backup_task import GroupBackups
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
@@ -33,6 +34,10 @@ from headwater.worker.telemetry import Telemetry
 log = logging.getLogger("headwater.worker")
 
 
+OVERRUN_SECONDS = 2.0
+"""How long other handlers may take to end after one in a thread has run longer than its ``timeout``."""
+
+
 def unique_name() -> str:
     """Return a consumer name that no other process has or had: host, pid, and a random word.
 
@@ -41,6 +46,10 @@ def unique_name() -> str:
     """
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
     return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def _error(future: asyncio.Future[None]) -> BaseException | None:
+    return future.exception() if future.done() and not future.cancelled() else None
 
 
 class Running:
@@ -66,7 +75,9 @@ class Running:
         self._observe = observe
         self._reports = reports or Reports()
         self._extensions = extensions or Extensions()
-        self._lifespan = Lifespan(consumers, self._extensions.hooks, given)
+        # Pool processes open the dependencies of their handlers themselves.
+        here = [one for one in consumers if not runs_in_pool(one, clock)]
+        self._lifespan = Lifespan(here, self._extensions.hooks, given)
         self._lock = QuarantineLock(self._reports.suspect)
         self._at_once = asyncio.Event()
         self.delays: ProcessDelays | None = None
@@ -136,7 +147,7 @@ class Running:
     async def open(self) -> bool:
         """Open the dependencies and run ``on_start``. Return False if a stop was requested meanwhile. Raises
         `StartFailed`."""
-        opening = asyncio.ensure_future(self._lifespan.open())
+        opening = asyncio.ensure_future(self._open())
         wanted = asyncio.ensure_future(self._wanted.wait())
         try:
             await asyncio.wait([opening, wanted], return_when=asyncio.FIRST_COMPLETED)
@@ -153,6 +164,12 @@ class Running:
             opening.result()
         return False
 
+    async def _open(self) -> None:
+        await self._lifespan.open()
+        if self._suspects is not Suspects.ONLY:
+            first = {loop.consumer.handler: loop for loop in reversed([*self.loops.values()])}
+            await asyncio.gather(*(loop.executor.prepare() for loop in first.values()))
+
     def start(self) -> None:
         """Start all consumers."""
         count = len(self.loops)
@@ -160,7 +177,7 @@ class Running:
         log.info("%d %s on %s", count, consumers, redacted(self._connections.url))
         self._reports.store(self._connections.place())
         if isinstance(self._clock, LoopClock):
-            self.delays = ProcessDelays(self._handlers, self._reports.blocked)
+            self.delays = ProcessDelays(self._handlers, self._reports.blocked, self._reports.ticked)
             self._connections.availability.local_cause = partial(self._cause, self.delays)
             self.delays.start()
         if self._suspects is Suspects.ONLY and self._reports.supervised:
@@ -267,6 +284,8 @@ class Running:
 
     async def stop(self, grace: float) -> None:
         """Stop all consumers (`Loop.stop`), then run ``on_stop`` and close the dependencies."""
+        if any(isinstance(_error(one), HandlerOverran) for one in self.failures()):
+            grace = min(grace, OVERRUN_SECONDS)
         try:
             await asyncio.gather(
                 self.scheduler.stop(),

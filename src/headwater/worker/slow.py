@@ -112,8 +112,9 @@ class SlowHandlers:
     def _patience(self) -> float:
         """Return after how many seconds without an end the consumer hangs."""
         if self._consumer.timeout_ms is not None:
-            # A handler may take as long to end after its cancellation.
-            return self._consumer.timeout_ms / 1000 + LOOK_SECONDS
+            # A handler may take as long to end after its cancellation, and a pool process to start.
+            more = HUNG_SECONDS if self._consumer.isolated else LOOK_SECONDS
+            return self._consumer.timeout_ms / 1000 + more
         return max(HUNG_SECONDS, TIMES_USUAL * self._usual)
 
     def _say_hung(self) -> None:
@@ -165,7 +166,7 @@ class SlowHandlers:
 
     def _limit(self) -> tuple[float | None, str]:
         """Return the age in seconds from which a handler is reported, and the reason for the log."""
-        if self._consumer.timeout_ms is not None:
+        if self._consumer.timeout_ms is not None and not self._consumer.isolated:
             timeout = self._consumer.timeout_ms / 1000
             return timeout, f"longer than its timeout of {timeout:g} s: it ignores its cancellation"
         if self._samples < LEAST_SAMPLES:

@@ -31,6 +31,7 @@ from contextlib import suppress
 from headwater.worker.health import Health, WorkerHealth, judged
 from headwater.worker.lease_board import SupervisorRenewer
 from headwater.worker.metrics import metrics_text
+from headwater.worker.outcome import death
 from headwater.worker.process import CANNOT_START
 from headwater.worker.quarantine import Suspects
 from headwater.worker.source_watch import SourceWatch
@@ -188,7 +189,7 @@ class Supervisor:
                 pause = FIRST_PAUSE
             if status < 0 and number == self._workers:
                 pause = FIRST_PAUSE
-            log.warning("%s %s; again in %g s", self._name(number), _death(status), pause)
+            log.warning("%s %s; again in %g s", self._name(number), death(status), pause)
             await self._stopped_within(pause, or_changed=True)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -290,16 +291,6 @@ def send_signal(process: Process, number: signal.Signals) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
-
-
-def _death(status: int) -> str:
-    """Return how a process ended, for the log."""
-    if status >= 0:
-        return f"ended with status {status}"
-    try:
-        return f"was ended by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was ended by signal {-status}"
 
 
 def supervise(

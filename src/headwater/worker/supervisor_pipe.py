@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from headwater.worker.lease_board import NO_SLOT, SLOTS, Board, LeaseReport, LeaseSlot, board_file
+from headwater.worker.lease_board import NO_SLOT, TICKS, Board, LeaseReport, LeaseSlot, board_file
 from headwater.worker.statistics import ConsumerStatistics
 
 GROUP = tuple[str, str]
@@ -84,16 +84,24 @@ class Reports:
         claim_after_ms: int,
         lease_ms: int,
         ordered: bool,
+        longest_ms: int | None = None,
     ) -> LeaseSlot:
         """Report a consumer whose leases this process renews, and return its place in the memory."""
-        if self._board is None or self._slots == SLOTS:
+        if self._board is None or self._slots == TICKS:
             return NO_SLOT
         slot = LeaseSlot(self._board, self._slots)
         slot.renewed(time.monotonic())
-        one = LeaseReport(self._slots, stream, group, consumer, claim_after_ms, lease_ms, ordered)
+        one = LeaseReport(
+            self._slots, stream, group, consumer, claim_after_ms, lease_ms, ordered, longest_ms
+        )
         self._slots += 1
         self._write("holds", one._asdict())
         return slot
+
+    def ticked(self, at: float) -> None:
+        """Record that threads of this process ran at ``at``. Called from another thread."""
+        if self._board is not None:
+            self._board.renewed(TICKS, at)
 
     def joined(self, stream: str, group: str) -> None:
         """Report that this process has joined the group."""

@@ -1,0 +1,565 @@
+"""Pool processes: where the handler of a consumer with ``executor="process"`` runs, one message or batch at a time.
+
+    slot ─▶ thread ─▶ ProcessPool.call ──pipe──▶ serve: dependencies, handler
+                ◀── result or error ◀──pipe──┘
+
+Rule 1. A process handles one message at a time, so its death is that message's alone. A process is started when no
+        other is idle, at most one for each slot; the first one before the worker reads, so that the start fails if it
+        cannot start or open its dependencies.
+Rule 2. Processes are started by spawn. Forking a process with threads can deadlock, and a server from which to fork
+        would have to import the program, which may start threads.
+Rule 3. A process that must end (timeout, stop, lost lease) is told so and gets SIGTERM, which ends its handler by
+        SystemExit. After `TERM_SECONDS` it is killed. A SIGTERM or SIGINT from elsewhere does nothing: the worker
+        decides when handlers end.
+Rule 4. A pool process ends when its worker does, whatever kills that: the kernel kills it (PR_SET_PDEATHSIG); where it
+        does not, the process ends at the end of its pipe.
+Rule 5. Only pickles of our own processes are read, from their pipe.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import inspect
+import logging
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection, wait
+from traceback import FrameSummary
+from typing import Any, NamedTuple
+
+from headwater.errors import DeclarationError
+from headwater.messages import error_text, trace_text
+from headwater.messages.dead import REMOTE_TRACE
+from headwater.worker.batches import Batch
+from headwater.worker.declaration import POOL_PROCESS, Consumer
+from headwater.worker.delivery import Delivery
+from headwater.worker.dependencies import Values, all_of, open_in_thread, refuse_awaitable
+from headwater.worker.handlers import bind
+from headwater.worker.invoke import SyncCall
+from headwater.worker.lifespan import CLOSING_SECONDS, StartFailed
+from headwater.worker.logs import configure_logging, configured
+from headwater.worker.outcome import PoolProcessDied, RanTooLong, death
+from headwater.worker.results import Results
+from headwater.worker.stream import Stream
+
+log = logging.getLogger("headwater.worker")
+
+TERM_SECONDS = 0.5
+"""How long a handler may take to end after SIGTERM."""
+
+REAP_SECONDS = 5.0
+"""How long to wait for the exit status of a process that has ended."""
+
+STACK_SECONDS, STACK_BYTES = 0.2, 65_536
+"""How long to wait for the stack of a handler, and how much of it is read."""
+
+TRIES = 3
+"""How many processes may end before they have a message, before that counts as a crash of the message."""
+
+SHOW_STACK = getattr(signal, "SIGRTMIN", signal.SIGUSR2)
+"""The signal at which a pool process writes its stack."""
+
+_FRAME = re.compile(r'File "(.*)", line (\d+) in (.*)')
+
+_END = b""
+"""The message after which a pool process ends."""
+
+
+class PooledHandler(NamedTuple):
+    """What a pool process runs."""
+
+    handler: Callable[..., Any]
+    in_batches: bool
+    into: tuple[str, Any, str] | None
+    """The name, type and codec of the stream for results."""
+    returns: bool
+    """Whether the worker needs the result."""
+    log: tuple[Any, Any] | None
+    """The log's level and format, if `headwater work` has configured it."""
+
+
+class _Sent(NamedTuple):
+    """An exception on its way between processes. ``pickled`` is None if it cannot be pickled and read back."""
+
+    pickled: bytes | None
+    module: str
+    name: str
+    text: str
+    trace: str
+
+
+class _Reply(NamedTuple):
+    """How a handler ended. ``said`` are the outcomes that a batch handler set for items."""
+
+    result: Any
+    error: _Sent | None
+    said: dict[int, _Sent]
+
+
+# --- in the worker --------------------------------------------------------------------------------
+
+
+class PoolProcess:
+    """One pool process. The constructor starts it, and returns when it is ready. Raises `StartFailed`."""
+
+    def __init__(self, name: str, job: bytes) -> None:
+        self.handled = 0
+        try:
+            self._start(job)
+        except OSError as error:
+            raise StartFailed(f"the pool process of {name} cannot be started: {error}") from error
+        problem = self._received()
+        if problem != b"":
+            self.kill()
+            why = f"it {death(self._status())}; what it has printed says why"
+            raise StartFailed(
+                f"the pool process of {name} cannot start: {problem.decode() if problem else why}"
+            )
+
+    def _start(self, job: bytes) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._stacks, writer = context.Pipe(duplex=False)
+        self._begun = context.RawValue("Q", 0)
+        """The number of the request whose handler the process began last, in memory that both share."""
+        self._process = context.Process(
+            target=serve, args=(theirs, writer, self._begun, job), name=POOL_PROCESS, daemon=False
+        )
+        # It starts with SIGINT blocked: Ctrl-C reaches it as well, and it may not handle it yet.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with _STARTING:
+                self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
+            writer.close()
+        assert self._process.pid is not None, "it was started"
+        self.pid = self._process.pid
+        # Not the sentinel: what a handler forks keeps that open.
+        self._life = (
+            os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else os.dup(self._process.sentinel)
+        )
+
+    @property
+    def alive(self) -> bool:
+        return not wait([self._life], 0)
+
+    def ask(self, payload: bytes, timeout: float | None) -> bytes | None:
+        """Return the reply to a request; None if the process ended before it began the handler. Raises
+        `PoolProcessDied`, and `RanTooLong` after ``timeout`` seconds."""
+        self.handled += 1
+        try:
+            self._connection.send_bytes(payload)
+        except OSError:
+            return None
+        reply = self._received(timeout)
+        if reply is None and self._begun.value == self.handled:
+            raise PoolProcessDied(self._status())
+        return reply
+
+    def _received(self, timeout: float | None = None) -> bytes | None:
+        """Return what the process sends; None if it has ended. Raises `RanTooLong`."""
+        found = wait([self._connection, self._life], timeout)
+        if not found:
+            raise RanTooLong(f"it ran longer than {timeout:g} s, and its process was ended")
+        if self._connection not in found:
+            return None
+        try:
+            return self._connection.recv_bytes()
+        except (EOFError, OSError):
+            return None
+
+    def _status(self) -> int | None:
+        """Return the exit status, negative for a signal; None if it is not known."""
+        end = time.monotonic() + REAP_SECONDS
+        while (status := self._process.exitcode) is None and time.monotonic() < end:
+            time.sleep(0.01)
+        return status
+
+    def stop(self) -> None:
+        """Have the handler end, if one runs, and the process after it."""
+        self.finish()
+        self._signal(signal.SIGTERM)
+
+    def kill(self, after: float = 0.0) -> None:
+        """Kill the process, unless it ends within ``after`` seconds."""
+        if not wait([self._life], after):
+            self._signal(signal.SIGKILL)
+        self._status()
+        self.close()
+
+    def finish(self) -> None:
+        """Let an idle process close its dependencies and end."""
+        with suppress(OSError):
+            self._connection.send_bytes(_END)
+
+    def close(self) -> None:
+        """Close what belongs to a process that has ended."""
+        self._connection.close()
+        self._stacks.close()
+        if self._life >= 0:
+            os.close(self._life)
+            self._life = -1
+
+    def _signal(self, number: int) -> None:
+        if self._process.exitcode is None:  # its id is not another process's yet
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def stack(self) -> list[FrameSummary]:
+        """Return where the handler is, the outermost frame first, also while it holds the interpreter's lock."""
+        text, patience = b"", STACK_SECONDS
+        with suppress(OSError):  # it has ended meanwhile
+            while self._stacks.poll():
+                os.read(self._stacks.fileno(), STACK_BYTES)  # of a request that was answered late
+            self._signal(SHOW_STACK)
+            while self._stacks.poll(patience) and len(text) < STACK_BYTES:
+                text += os.read(self._stacks.fileno(), STACK_BYTES)
+                patience = 0.01  # it is written in pieces
+        found = _FRAME.findall(text.decode(errors="replace"))
+        return [FrameSummary(file, int(line), name) for file, line, name in reversed(found)]
+
+
+_STARTING = threading.Lock()
+
+
+class ProcessPool:
+    """The pool processes of one consumer. ``returns``: middleware needs the handler's results.
+
+    Raises `DeclarationError` for a handler that another process cannot find.
+    """
+
+    def __init__(self, consumer: Consumer, *, returns: bool) -> None:
+        self._name = consumer.name
+        self._timeout_s = None if consumer.timeout_ms is None else consumer.timeout_ms / 1000
+        self._recycle = consumer.recycle
+        self._plain = consumer.plain is not None  # it does not need the delivery
+        into = consumer.into
+        job = PooledHandler(
+            consumer.handler,
+            consumer.batch is not None,
+            None if into is None else (into.name, into.type, into.codec.name),
+            returns or into is not None,
+            configured(),
+        )
+        self._job = _packed_job(job, consumer)
+        self._lock = threading.Lock()
+        self._idle: list[PoolProcess] = []
+        self._runs: dict[Delivery, PoolProcess | None] = {}
+        """The deliveries in progress, and the process of each, once it has one."""
+        self._closed = False
+
+    def prepare(self) -> None:
+        """Start the first process. Raises `StartFailed`."""
+        self._leave(PoolProcess(self._name, self._job))
+
+    def begin(self, delivery: Delivery) -> None:
+        """Expect the call for a delivery."""
+        self._runs[delivery] = None
+
+    def end(self, delivery: Delivery) -> None:
+        """End a delivery: if its handler still runs, end its process."""
+        with self._lock:
+            process = self._runs.pop(delivery, None)
+        if process is not None:
+            process.stop()
+
+    def stack(self, delivery: Delivery) -> list[FrameSummary]:
+        """Return where the handler of a delivery is, the outermost frame first."""
+        process = self._runs.get(delivery)
+        return [] if process is None else process.stack()
+
+    def call(self, message: Any, delivery: Delivery) -> Any:
+        """Call the handler in a process, and return its result or raise its error. Blocks; for a slot's thread."""
+        payload = self._packed(message, delivery)
+        for _ in range(TRIES):
+            reply = self._ask(payload, delivery)
+            if reply is not None:
+                return self._result(message, reply)
+        raise PoolProcessDied(None)
+
+    def _ask(self, payload: bytes, delivery: Delivery) -> bytes | None:
+        process = self._take(delivery)
+        reply = None
+        try:
+            reply = process.ask(payload, self._timeout_s)
+        except RanTooLong:
+            process.stop()
+            raise
+        finally:
+            with self._lock:
+                wanted = self._runs.get(delivery) is process
+                if wanted:
+                    self._runs[delivery] = None
+            if reply is not None and wanted:
+                self._leave(process)
+            else:
+                process.kill(TERM_SECONDS)
+        return reply
+
+    def _take(self, delivery: Delivery) -> PoolProcess:
+        """Return an idle process, or a new one."""
+        while True:
+            with self._lock:
+                process = self._idle.pop() if self._idle else None
+            if process is None:
+                process = PoolProcess(self._name, self._job)
+            elif not process.alive:
+                log.warning("an idle pool process of %s has ended", self._name)
+                process.kill()
+                continue
+            with self._lock:
+                if delivery in self._runs:
+                    self._runs[delivery] = process
+                    return process
+            self._leave(process)
+            raise PoolProcessDied(None)  # the delivery has ended meanwhile, so no one gets this
+
+    def _leave(self, process: PoolProcess) -> None:
+        """Make a process idle, or end it."""
+        with self._lock:
+            worn = self._recycle is not None and process.handled >= self._recycle
+            if not self._closed and not worn:
+                self._idle.append(process)
+                return
+        process.finish()
+        # In a thread of its own: the result must not wait until dependencies are closed.
+        threading.Thread(target=process.kill, args=(CLOSING_SECONDS,), daemon=True).start()
+
+    def _packed(self, message: Any, delivery: Delivery) -> bytes:
+        """Return the request for a process. Raises `TypeError` for a message that cannot be sent there."""
+        sent = (message, None if self._plain else delivery, False)
+        if isinstance(message, Batch):
+            sent = (message.items, message.deliveries, True)
+        try:
+            return pickle.dumps(sent, pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise TypeError(
+                f"the message cannot be sent to a pool process of {self._name}, because it cannot be pickled: "
+                f"{error_text(error)}"
+            ) from error
+
+    def _result(self, message: Any, reply: bytes) -> Any:
+        try:
+            result, error, said = pickle.loads(reply)  # noqa: S301  # of our own process
+        except Exception as problem:
+            raise TypeError(
+                f"what {self._name} returned or raised in its pool process cannot be unpickled here: "
+                f"{error_text(problem)}"
+            ) from problem
+        if said:
+            message.take({index: _received_error(one) for index, one in said.items()})
+        if error is not None:
+            raise _received_error(error)
+        return result
+
+    def close(self) -> None:
+        """End all processes: idle ones close their dependencies. Blocks."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            busy = [one for one in self._runs.values() if one is not None]
+        for process in idle:
+            process.finish()
+        for process in busy:
+            process.stop()  # its thread waits for it, and kills it
+        end = time.monotonic() + CLOSING_SECONDS
+        for process in idle:
+            process.kill(max(0.0, end - time.monotonic()))
+
+
+def _packed_job(job: PooledHandler, consumer: Consumer) -> bytes:
+    main = sys.modules["__main__"]
+    interactive = getattr(main, "__file__", None) is None
+    if job.handler.__module__ == "__main__" and interactive:
+        raise DeclarationError(
+            f'{consumer.name} with executor="process" is declared in a session or a notebook, which a pool process '
+            "cannot import: put it into a module"
+        )
+    try:
+        return pickle.dumps(job)
+    except Exception as error:
+        raise DeclarationError(
+            f'{consumer.name} with executor="process": a pool process cannot find it, or the type of its results '
+            f"({error_text(error)}). Define both at the top of a module, and make @app.consumer the outermost "
+            "decorator."
+        ) from error
+
+
+def _received_error(sent: _Sent) -> BaseException:
+    """Return an exception that a pool process has sent, or one of the same name and text if it cannot be pickled."""
+    error: BaseException | None = None
+    if sent.pickled is not None:
+        with suppress(Exception):
+            error = pickle.loads(sent.pickled)  # noqa: S301  # of our own process
+    if error is None:
+        error = type(sent.name, (Exception,), {"__module__": sent.module})(sent.text)
+    if sent.trace:
+        setattr(error, REMOTE_TRACE, sent.trace)
+        error.add_note(f"In its pool process:\n{sent.trace}")
+    return error
+
+
+# --- in the pool process --------------------------------------------------------------------------
+
+
+class _Life:
+    """Whether this process must end, and whether its handler runs."""
+
+    def __init__(self, connection: Connection, begun: Any) -> None:
+        self._connection = connection
+        self._begun = begun
+        self.received = 0
+        self.running = False
+        self.ending = False
+
+    def begin(self) -> None:
+        """Record that a handler begins: from here on a death of this process is its own."""
+        self.running = True
+        self._begun.value = self.received
+
+    def terminate(self, *_: object) -> None:
+        """At SIGTERM: end the handler, if the worker has said so or is gone."""
+        if self._connection.poll():
+            self.ending = True
+            if self.running:
+                self.running = False
+                raise SystemExit
+
+
+def serve(connection: Connection, stacks: Connection, begun: Any, job: bytes) -> None:
+    """Run a pool process: handle what arrives, one after the other, until told to end."""
+    life = _Life(connection, begun)
+    _settle_in(life, (connection, stacks))
+    with ExitStack() as stack:
+        try:
+            call, returns = _opened(pickle.loads(job), stack)  # noqa: S301  # of our own process
+        except BaseException as error:
+            logging.getLogger("headwater.worker").debug("the start failed", exc_info=error)
+            connection.send_bytes(error_text(error).encode())
+            return
+        with suppress(OSError):
+            connection.send_bytes(b"")
+        while not life.ending:
+            try:
+                request = connection.recv_bytes()
+            except (EOFError, OSError):
+                return  # the worker has ended
+            if request == _END:
+                return
+            life.received += 1
+            reply = _answer(call, request, life, returns=returns)
+            with suppress(OSError):
+                connection.send_bytes(reply)
+
+
+def _settle_in(life: _Life, pipes: Sequence[Connection]) -> None:
+    """Handle signals, end with the worker, and keep descriptors from programs that handlers start."""
+    _end_with_worker()
+    for pipe in pipes:
+        os.set_inheritable(pipe.fileno(), False)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)  # the worker's standard input is not for handlers
+    os.close(null)
+    faulthandler.register(SHOW_STACK, file=pipes[1].fileno(), all_threads=False)
+    # A function, and not SIG_IGN, which programs that handlers start would inherit.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, life.terminate)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _end_with_worker() -> None:
+    """Have the kernel kill this process when its worker ends. Source: prctl(2)."""
+    parent = multiprocessing.parent_process()
+    if sys.platform != "linux" or parent is None:
+        return
+    ctypes = importlib.import_module("ctypes")
+    with suppress(Exception):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent.pid:
+        os._exit(1)  # it ended before the call
+
+
+def _opened(job: PooledHandler, stack: ExitStack) -> tuple[Callable[[Any, Any], Any], bool]:
+    """Return how to call the handler, with open dependencies of the process."""
+    if job.log is not None:
+        configure_logging(*job.log)
+    bound = bind(job.handler, Any, has_results=False, in_batches=job.in_batches)
+    into: Stream[Any] | None = None
+    if job.into is not None:
+        name, kind, codec = job.into
+        into = Stream(name, kind, codec=codec)
+    values: Values = {}
+    for one in all_of(bound.needs.values()):
+        if one.scope == "process":
+            try:
+                open_in_thread(one, values, stack, None)
+            except BaseException as error:
+                raise StartFailed(f"{one.name} failed: {error_text(error)}") from error
+    check = Results(into, bound.name).additions
+    return SyncCall(bound.call, bound.needs, bound.name, values=values, check=check), job.returns
+
+
+def _answer(
+    call: Callable[[Any, Any], Any], request: bytes, life: _Life, *, returns: bool
+) -> bytes:
+    """Call the handler, and return how it ended."""
+    result: Any = None
+    error: BaseException | None = None
+    batch: Batch[Any] | None = None
+    try:
+        message, delivery, whole = pickle.loads(request)  # noqa: S301  # of our own process
+        if whole:
+            message = batch = Batch(message, delivery)
+            delivery = delivery[0]
+        life.begin()
+        result = call(message, delivery)
+        life.running = False
+        _check_result(result)
+    except BaseException as raised:
+        error = raised
+    life.running = False
+    said = {} if batch is None else {i: _sent(one.error) for i, one in batch.close().items()}
+    if error is None and returns:
+        try:
+            return pickle.dumps(_Reply(result, None, said), pickle.HIGHEST_PROTOCOL)
+        except Exception as problem:
+            error = TypeError(
+                f"the result of type {type(result).__name__} cannot be sent to the worker, because it cannot be "
+                f"pickled: {error_text(problem)}"
+            )
+    return pickle.dumps(_Reply(None, None if error is None else _sent(error), said))
+
+
+def _check_result(result: Any) -> None:
+    if inspect.isawaitable(result):
+        refuse_awaitable(result)
+        raise TypeError("the handler returned an awaitable, which a pool process cannot await")
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError("the handler returned a generator, which is never run: return a value")
+
+
+def _sent(error: BaseException) -> _Sent:
+    try:
+        pickled: bytes | None = pickle.dumps(error)
+        same = type(pickle.loads(pickled)) is type(error)  # noqa: S301  # the line above made it
+    except Exception:
+        same = False
+    kind = type(error)
+    try:
+        text = str(error)
+    except Exception as problem:
+        text = f"(its __str__ raised {type(problem).__name__})"
+    return _Sent(
+        pickled if same else None, kind.__module__, kind.__qualname__, text, trace_text(error)
+    )
