@@ -27,6 +27,8 @@ from headwater.messages.dead import (
     trace_text,
 )
 from headwater.messages.keys import (
+    EXPIRES_FIELD,
+    LATE_FIELD,
     PARKED_CONSUMER,
     RESERVED_PREFIX,
     SIGN_CONSUMER,
@@ -38,6 +40,7 @@ from headwater.messages.keys import (
     delays_key,
     due_key,
     early_claims_key,
+    expired_key,
     group_backup_key,
     group_reader_key,
     group_settings_key,
@@ -130,6 +133,8 @@ def decode(fields: Sequence[tuple[bytes, bytes]], kind: Any, *, codec: str = "fi
 __all__ = [
     "CODECS",
     "DATA_FIELD",
+    "EXPIRES_FIELD",
+    "LATE_FIELD",
     "PARKED_CONSUMER",
     "RESERVED_PREFIX",
     "SIGN_CONSUMER",
@@ -148,6 +153,7 @@ __all__ = [
     "early_claims_key",
     "encode",
     "error_text",
+    "expired_key",
     "group_backup_key",
     "group_reader_key",
     "group_settings_key",

@@ -54,6 +54,7 @@ class CauseName(StrEnum):
     UNUSED = "unused consumers"
     HELD = "held by its key"
     DELAYED = "delayed"
+    EXPIRED = "expired"
 
 
 class Cause(NamedTuple):
@@ -97,6 +98,7 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _unused(now)
     found += _held(now)
     found += _delayed(now)
+    found += _expired(now)
     return found
 
 
@@ -302,6 +304,19 @@ def _delayed(now: Observation) -> Iterator[Cause]:
             f"{_entries(len(later), now)} delayed by their retry policy, the first for "
             f"{length_of_time(due)} more",
             [one.id for one in later],
+            normal=True,
+        )
+
+
+def _expired(now: Observation) -> Iterator[Cause]:
+    """Entries that no worker has started within their ``expires``."""
+    seen = now.expired
+    if seen.dropped or seen.dead:
+        yield Cause(
+            CauseName.EXPIRED,
+            f"{_entries(seen.dropped + seen.dead)} expired in the last {length_of_time(now.at_ms - seen.since_ms)}: not "
+            f"started within their `expires` ({seen.dropped:,} dropped, {seen.dead:,} made dead letters). If that is "
+            "too many, start more workers.",
             normal=True,
         )
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from headwater.groups.claiming import gone_from
 from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.early_claims import early_claims
+from headwater.groups.expired import Expired, read_expired
 from headwater.groups.held import HeldKey, read_held
 from headwater.groups.hung import read_hung
 from headwater.groups.operation import Operation, Refused, accepted, mapping
@@ -63,6 +64,8 @@ class Observation(NamedTuple):
     """What the server does not tell this user."""
     hung: Mapping[str, str]
     """The consumers all of whose handlers hang, and what they say of it."""
+    expired: Expired
+    """How many entries no worker has started in time, lately."""
 
     @property
     def seen_ms(self) -> int | None:
@@ -109,6 +112,7 @@ def observe(
         poison=_suspects(replies[0], examined),
         held=(yield from read_held(of.stream, of.name)),
         hung=(yield from read_hung(of.stream, of.name)),
+        expired=(yield from read_expired(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
         refusals=refused,
         unknown=[*unknown, *untold],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Required, TypedDict, Unpack, get_origin, get_type_hints
 
 from headwater.errors import DeclarationError
 from headwater.groups.poison import MAX_CRASHES
@@ -66,6 +66,12 @@ class ConsumerOptions(TypedDict, total=False):
     time zone. Source: the command page of XGROUP CREATE."""
     delete: bool
     """Whether to delete an entry when this and every other group has acknowledged it; default False."""
+    expires: str | timedelta | None
+    """How long after it was added, or after it was due (``after=``), an entry may wait for its first start;
+    default None, for ever. After that it is dropped: acknowledged without being handled."""
+    on_expired: Literal["drop", "dead"]
+    """What happens to an entry that has expired, by ``expires`` here or in `Stream.send`: ``"drop"``, the
+    default, or ``"dead"``, a dead letter."""
 
 
 class BatchOptions(ConsumerOptions, total=False):
@@ -132,6 +138,9 @@ class Consumer:
     order_by: Callable[[Any], Hashable] | None = None
     measured: bool = False
     """How many entries wait beyond the running ones follows the duration of handlers; ``prefetch`` is the most."""
+    expires_ms: int | None = None
+    expired_dead: bool = False
+    """An expired entry becomes a dead letter."""
 
 
 def declare_batch(
@@ -182,12 +191,16 @@ def declare(
     order_by: Callable[[Any], Hashable] | None = None,
     start: str | datetime = "beginning",
     delete: bool = False,
+    expires: str | timedelta | None = None,
+    on_expired: Literal["drop", "dead"] = "drop",
 ) -> Consumer:
     """Return the consumer that these options declare. Raises `DeclarationError` for options that are wrong or
     contradict each other."""
     _check_streams(stream, into, dead)
     _check_group(group)
     _check_kinds(order_by, retry, delete)
+    if on_expired not in ("drop", "dead"):
+        raise DeclarationError(f"on_expired={on_expired!r} must be 'drop' or 'dead'")
     bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
     claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_number("max_deliveries", max_deliveries)
@@ -223,6 +236,8 @@ def declare(
         batch=batch,
         order_by=order_by,
         measured=measured,
+        expires_ms=None if expires is None else milliseconds(expires, what="expires"),
+        expired_dead=on_expired == "dead",
     )
 
 

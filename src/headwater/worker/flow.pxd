@@ -16,6 +16,8 @@ cdef class Flow:
     cdef object _observe
     cdef object _policy
     cdef bint _watched
+    cdef public object expiry
+    cdef object _run_in_time
     cdef public object pool
     cdef public object fetcher
     cdef public object quarantine

@@ -7,13 +7,14 @@ fetcher ──▶ accept ──▶ Pool ──▶ run: execute ──▶ end: de
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from headwater.groups.claiming import Delivered, claim_interval_ms
 from headwater.groups.operation import Refused
 from headwater.groups.poison import NO_RECORD, condemnation
 from headwater.groups.settling import FINAL, How, SettleOutcome
+from headwater.messages import EXPIRES_FIELD
 from headwater.worker.batch_pool import BatchPool
 from headwater.worker.batching import BatchHandler
 from headwater.worker.clocks import Timers
@@ -23,6 +24,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.delivery_log import report
 from headwater.worker.dependencies import Values
 from headwater.worker.execute import Executor
+from headwater.worker.expiry import Expiry
 from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
 from headwater.worker.ordered_fetch import OrderedFetch
@@ -103,6 +105,9 @@ class Flow:
         self._observe = observe
         self._policy = _policy(consumer, chance)
         self._watched = bool(telemetry.chain.before_settle)
+        self.expiry = Expiry(consumer, clock=clock, ask=self.in_flight.ask)
+        self._run_in_time: Callable[[list[Owned]], Awaitable[None]]
+        """Handles a batch."""
         self.pool = self._make_pool()
         self.fetcher: Fetcher
         self.quarantine: Quarantine
@@ -134,8 +139,11 @@ class Flow:
             end=self.end,
             observe=self._observe,
         )
+        self._run_in_time = handler.run
         assert hold is not None, "a batch has no order_by"
-        return BatchPool(size, handler.run, hurry, self._changes, hold, batch=self.consumer.batch)
+        return BatchPool(
+            size, self._run_batch, hurry, self._changes, hold, batch=self.consumer.batch
+        )
 
     def _others_look_s(self) -> float:
         """Return how long it takes at most until another process looks for an entry that is handed back."""
@@ -223,6 +231,9 @@ class Flow:
 
     async def _run(self, owned: Owned) -> None:
         """Handle one entry, in a slot of the pool."""
+        expires = self.expiry.always or EXPIRES_FIELD in owned.delivered.fields
+        if expires and not await self._in_time(owned):
+            return
         if self._observe is not None:
             self._observe(owned)
         self.slow.began(owned)
@@ -231,6 +242,22 @@ class Flow:
             outcome = await self.executor.call(message, owned)
         self.slow.ended(owned, returned=isinstance(outcome, Returned))
         self.end(owned, outcome)
+
+    async def _run_batch(self, taken: list[Owned]) -> None:
+        """Handle those entries of a batch that have not expired, in a slot of the pool."""
+        if self.expiry.always or any(EXPIRES_FIELD in owned.delivered.fields for owned in taken):
+            taken = [owned for owned in taken if await self._in_time(owned)]
+        await self._run_in_time(taken)
+
+    async def _in_time(self, owned: Owned) -> bool:
+        """Return whether an entry may start. If not, it has expired and is settled, or it was lost or handed back
+        while the server was asked for the time."""
+        expired = await self.expiry.expired(owned)
+        if owned.state is not State.RUNNING or not self.in_flight.owns(owned):
+            return False
+        if expired is not None:
+            self.end(owned, expired)
+        return expired is None
 
     def end(self, owned: Owned, outcome: HandlerOutcome) -> None:
         """Settle the delivery by its outcome and the consumer's policy."""

@@ -1,5 +1,5 @@
 """The task of a consumer that writes the backup of its group (`groups.backup_writer`), whether its handlers hang
-(`groups.hung`), and for an ordered consumer which entries wait for their key (`groups.held`)."""
+(`groups.hung`), how many entries expired (`groups.expired`), and for an ordered consumer which entries wait for their key (`groups.held`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
+from headwater.groups.expired import note_expired
 from headwater.groups.held import HeldKey, write_held
 from headwater.groups.hung import write_hung
 from headwater.groups.member import Member
@@ -15,6 +16,7 @@ from headwater.groups.operation import Refused, perform
 from headwater.groups.session import GroupSession
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
+from headwater.worker.expiry import Expiry
 from headwater.worker.waiting import Changes, cancelled
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class BackupTask:
         session: Callable[[], GroupSession | None],
         changes: Changes,
         hung: Callable[[], str],
+        expiry: Expiry,
         held: Callable[[], Sequence[HeldKey]] | None = None,
     ) -> None:
         self._clock = clock
@@ -41,6 +44,8 @@ class BackupTask:
         self._session = session
         self._changes = changes
         self._hung = hung
+        self._expiry = expiry
+        self._said_expired = (0, 0)
         self._held = held
         self._said_held = self._said_hung = False
         self._writer: BackupWriter | None = None
@@ -63,6 +68,7 @@ class BackupTask:
             done = await perform(self._client, self._writer.round())
             await self._say_held(member)
             await self._say_hung(member)
+            await self._say_expired(member)
             if done.replaced:
                 await perform(self._client, session.create_again(replaced=True))
                 return BACKUP_SECONDS  # the next round writes the restored entries
@@ -104,6 +110,14 @@ class BackupTask:
         if hung or self._said_hung:
             await perform(self._client, write_hung(member, hung))
         self._said_hung = bool(hung)
+
+    async def _say_expired(self, member: Member) -> None:
+        """Write how many entries have expired since the last time."""
+        (dropped, dead), now = self._said_expired, (self._expiry.dropped, self._expiry.dead)
+        if now != self._said_expired:
+            self._said_expired = now
+            more = note_expired(member, dropped=now[0] - dropped, dead=now[1] - dead)
+            await perform(self._client, more)
 
     async def _say_held(self, member: Member) -> None:
         """Write which entries wait for their key, if some do, or did the last time."""

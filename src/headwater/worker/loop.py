@@ -108,6 +108,7 @@ class Loop:
             session=lambda: flow.in_flight.session,
             changes=changes,
             hung=flow.slow.hung,
+            expiry=flow.expiry,
             held=None if self.order is None else self.order.ordering.held,
         )
         self.quarantine = self._make_quarantine(suspects)

@@ -98,6 +98,13 @@ class Condemned(NamedTuple):
     reason: str
 
 
+class Expired(NamedTuple):
+    """No worker started the entry in time. It is dropped, or becomes a ``dead`` letter with the reason."""
+
+    reason: str
+    dead: bool
+
+
 class Unrecorded(NamedTuple):
     """The dead-letter stream refused the record."""
 
@@ -122,7 +129,16 @@ RETURNED = Returned()
 LOST = Lost()
 
 NotReturned: TypeAlias = (
-    Raised | TimedOut | Undecodable | Exhausted | Condemned | Unrecorded | Stopped | Lost | Parted
+    Raised
+    | TimedOut
+    | Undecodable
+    | Exhausted
+    | Condemned
+    | Expired
+    | Unrecorded
+    | Stopped
+    | Lost
+    | Parted
 )
 
 HandlerOutcome: TypeAlias = Returned | NotReturned
@@ -139,6 +155,8 @@ class Ending(StrEnum):
     """The handler failed or raised `Again`. The entry is delivered again later."""
     DEAD = "dead"
     """The entry is a dead letter."""
+    EXPIRED = "expired"
+    """The entry was not started within its ``expires``, and is acknowledged."""
     HANDED_BACK = "handed back"
     """The worker stops, or another process has to handle the entry. The delivery does not count."""
 
@@ -149,6 +167,8 @@ def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
         return Ending.ACKNOWLEDGED
     if isinstance(outcome, Stopped):
         return Ending.HANDED_BACK
+    if isinstance(outcome, Expired) and not outcome.dead:
+        return Ending.EXPIRED
     return Ending.RETRIED if settlement.how in {How.FAIL, How.SILENT} else Ending.DEAD
 
 
