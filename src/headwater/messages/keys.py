@@ -144,6 +144,17 @@ def expired_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:expired:{group}")
 
 
+def limit_key(stream: str, group: str) -> str:
+    """The hash of the keys of a limit that have entries in line: ``{orders}:hw:limit:billing``. Other keys of the limits
+    begin with it."""
+    return related_key(stream, f":hw:limit:{group}")
+
+
+def limited_key(stream: str, group: str) -> str:
+    """The hash of the entries that wait for a limit: ``{orders}:hw:limited:billing``."""
+    return related_key(stream, f":hw:limited:{group}")
+
+
 def later_key(stream: str) -> str:
     """The stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
     return related_key(stream, ":hw:later")

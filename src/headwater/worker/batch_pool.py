@@ -8,7 +8,7 @@ Rule 2. ``linger`` counts from the arrival of an entry, not from when a slot is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from headwater.worker.declaration import BatchSize
@@ -52,7 +52,7 @@ class BatchPool(Pool):
         """Whether every slot runs a handler."""
         return self._busy >= self._size
 
-    def put(self, *entries: Owned) -> None:
+    def buffer(self, entries: Sequence[Owned]) -> None:
         """Add entries to the next batch."""
         self._buffer.extend(entries)
         self._watch(entries)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, Required, TypedDict, Unpack, get_origin, get_type_hints
@@ -14,6 +14,7 @@ from headwater.worker.dependencies import Dependency
 from headwater.worker.durations import milliseconds
 from headwater.worker.group_start import group_start
 from headwater.worker.handlers import Call, bind
+from headwater.worker.limit import Limit, Limits, declared_limits
 from headwater.worker.retry import Backoff
 from headwater.worker.stream import Stream
 
@@ -69,6 +70,8 @@ class ConsumerOptions(TypedDict, total=False):
     expires: str | timedelta | None
     """How long after it was added, or after it was due (``after=``), an entry may wait for its first start;
     default None, for ever. After that it is dropped: acknowledged without being handled."""
+    limit: Limit | Sequence[Limit]
+    """How often entries start, or how many run at once, in all workers together: a `Limit`, or a list of them."""
     on_expired: Literal["drop", "dead"]
     """What happens to an entry that has expired, by ``expires`` here or in `Stream.send`: ``"drop"``, the
     default, or ``"dead"``, a dead letter."""
@@ -141,6 +144,7 @@ class Consumer:
     expires_ms: int | None = None
     expired_dead: bool = False
     """An expired entry becomes a dead letter."""
+    limits: Limits | None = None
 
 
 def declare_batch(
@@ -193,6 +197,7 @@ def declare(
     delete: bool = False,
     expires: str | timedelta | None = None,
     on_expired: Literal["drop", "dead"] = "drop",
+    limit: Limit | Sequence[Limit] | None = None,
 ) -> Consumer:
     """Return the consumer that these options declare. Raises `DeclarationError` for options that are wrong or
     contradict each other."""
@@ -238,6 +243,7 @@ def declare(
         measured=measured,
         expires_ms=None if expires is None else milliseconds(expires, what="expires"),
         expired_dead=on_expired == "dead",
+        limits=declared_limits(limit, stream),
     )
 
 

@@ -22,4 +22,5 @@ cdef class Flow:
     cdef public object fetcher
     cdef public object quarantine
     cdef public object order
+    cdef public object gate
     cpdef end(self, Owned owned, outcome)

@@ -26,6 +26,7 @@ from headwater.worker.dependencies import Values
 from headwater.worker.execute import Executor
 from headwater.worker.expiry import Expiry
 from headwater.worker.fetch import Fetcher
+from headwater.worker.gate import Gate
 from headwater.worker.in_flight import InFlight
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.outcome import (
@@ -112,6 +113,8 @@ class Flow:
         self.fetcher: Fetcher
         self.quarantine: Quarantine
         self.order: OrderedFetch | None = None
+        self.gate: Gate | None = None
+        """Before the slots, if the consumer has limits."""
 
     def connect(self, fetcher: Fetcher, quarantine: Quarantine, order: OrderedFetch | None) -> None:
         """Set the parts with which this one works."""
@@ -168,7 +171,7 @@ class Flow:
         """Return how many entries this consumer may own now: what runs, and what its slots handle in
         `AHEAD_SECONDS`, at least one entry or batch."""
         consumer = self.consumer
-        if self.pool.overfull:
+        if self.pool.overfull or (self.gate is not None and self.order is None):
             return min(consumer.prefetch, capacity)
         if not consumer.measured:
             return consumer.prefetch
@@ -282,6 +285,8 @@ class Flow:
         self.telemetry.settled(queued, outcome)
         if self.order is not None:
             self.order.ordering.settled(queued, outcome)
+        if self.gate is not None:
+            self.gate.settled(queued.entries)
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:

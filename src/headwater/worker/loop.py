@@ -25,6 +25,7 @@ from headwater.worker.dependencies import Values
 from headwater.worker.fetch import Fetcher
 from headwater.worker.flow import Flow
 from headwater.worker.freshness import Freshness
+from headwater.worker.gate import Gate
 from headwater.worker.group_backup_task import BackupTask
 from headwater.worker.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.lease_board import LeaseSlot
@@ -113,6 +114,9 @@ class Loop:
         )
         self.quarantine = self._make_quarantine(suspects)
         flow.connect(self.fetcher, self.quarantine, self.order)
+        if consumer.limits is not None:
+            flow.gate = self._make_gate(connections)
+            self.pool.gate = flow.gate.offer
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
 
@@ -196,6 +200,18 @@ class Loop:
             changes=self._changes,
         )
 
+    def _make_gate(self, connections: Connections) -> Gate:
+        return Gate(
+            self.consumer,
+            connections=connections,
+            clock=self._clock,
+            in_flight=self.in_flight,
+            pool=self.pool,
+            expiry=self.flow.expiry,
+            end=self.flow.end,
+            expect=self.fetcher.expect,
+        )
+
     # --- start and stop ---------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -212,10 +228,15 @@ class Loop:
                 name=f"{name} reaper",
             ),
             asyncio.create_task(self._backup.run(), name=f"{name} backup"),
+            *self._gate_tasks(name),
             *self.pool.start(name),
         ]
         for task in self._tasks:
             task.add_done_callback(self._ended)
+
+    def _gate_tasks(self, name: str) -> list[asyncio.Task[None]]:
+        gate = self.flow.gate
+        return [] if gate is None else [asyncio.create_task(gate.run(), name=f"{name} gate")]
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """End this consumer with an error, if the task ended without having been stopped."""
@@ -285,6 +306,8 @@ class Loop:
         self.in_flight.abandon()
         self.pool.dismiss()
         self.flow.slow.close()
+        if self.flow.gate is not None:
+            self.flow.gate.close()
         if self.order is not None:
             self.order.close()
         for task in self._tasks:
@@ -298,6 +321,8 @@ class Loop:
         self.abandon()
         await self._renewer.close()
         await ended(self._tasks)
+        if self.flow.gate is not None:
+            await self.flow.gate.disconnect()
         await self.in_flight.close()
         self.executor.close()
         self.failed.cancel()

@@ -37,6 +37,8 @@ class Counters:
     """Deliveries that ended as dead letters."""
     expired: int = 0
     """Entries that no worker started within their ``expires``: dropped, or also counted as ``dead``."""
+    limited: int = 0
+    """Deliveries given back uncounted, because the entry has to wait for a `Limit`."""
     handed_back: int = 0
     """Deliveries given back uncounted: at a stop, for the quarantine process, or because they had to wait."""
     lost: int = 0
