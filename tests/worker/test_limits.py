@@ -11,6 +11,10 @@ import msgspec
 import pytest
 
 from headwater.errors import DeclarationError
+from headwater.groups.operation import run
+from headwater.groups.pending import PendingState, pending
+from headwater.operations.explaining import entry as explain_entry
+from headwater.operations.explaining import explained, look
 from headwater.worker import Again, App, Batch, Delivery, Limit, Stream
 from headwater.worker.testing import AppTest
 
@@ -418,3 +422,41 @@ def test_what_runs_at_once_in_partitions_needs_a_key() -> None:
 
 
 async def _handler(call: Call) -> None: ...
+
+
+# --- what operators see ---------------------------------------------------------------------------
+
+
+def _explained(t: AppTest) -> list[tuple[str, bool]]:
+    (answer,) = explained(run(t.look, look("calls")))
+    return [(str(cause.name), cause.normal) for cause in answer.causes]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        Limit(1, per="1m"),
+        Limit(1, per="1m", by="customer"),
+        Limit(concurrent=1),
+        Limit(concurrent=1, by="customer"),
+    ],
+    ids=repr,
+)
+async def test_what_waits_for_a_limit_is_healthy_and_says_so(limit: Limit) -> None:
+    app, running = memory(), Running()
+    declare_running(app, running, limit=limit)
+    async with app.test() as t:
+        await t.send(calls, Call(1, "a"), Call(2, "a"), Call(3, "a"))
+        await t.advance("5s")
+        assert _explained(t) == [("limited", True)]
+        (group,) = run(t.look, pending("calls", "g"))
+        if limit.by is not None:
+            states = [one.state for one in group.entries]
+            assert states == [PendingState.IN_FLIGHT, PendingState.LIMITED, PendingState.LIMITED]
+            (answer,) = run(t.look, explain_entry("calls", group.entries[1].id, "g"))
+            assert answer.statement == "it waits for the limit of its consumer, after 0 deliveries"
+            assert [cause.name for cause in answer.causes] == ["limited"]
+        running.end(1, 2, 3)
+        await t.advance("5m")
+        assert sorted(running.done) == [1, 2, 3]
+        assert _explained(t) == []

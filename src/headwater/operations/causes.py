@@ -54,6 +54,7 @@ class CauseName(StrEnum):
     UNUSED = "unused consumers"
     HELD = "held by its key"
     DELAYED = "delayed"
+    LIMITED = "limited"
     EXPIRED = "expired"
 
 
@@ -93,11 +94,12 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _gone(now)
     found += _trimmed(now)
     found += _hung(now)
-    if before is not None and not now.hung:
+    if before is not None and not now.hung and not now.limited.total:
         found += _slow(now, before)
     found += _unused(now)
     found += _held(now)
     found += _delayed(now)
+    found += _limited(now)
     found += _expired(now)
     return found
 
@@ -284,7 +286,8 @@ def _held(now: Observation) -> Iterator[Cause]:
 def held(one: HeldKey, now: Observation) -> Cause:
     """Return what the entries of a key wait for, however short."""
     waiting = _entries(one.total)
-    delayed = {row.id for row in now.group.entries if row.state is PendingState.PARKED}
+    waits = {PendingState.PARKED, PendingState.LIMITED}
+    delayed = {row.id for row in now.group.entries if row.state in waits}
     return Cause(
         CauseName.HELD,
         f"{waiting} of the key {one.key!r} wait for {one.first}, which was added before: "
@@ -296,7 +299,11 @@ def held(one: HeldKey, now: Observation) -> Cause:
 
 def _delayed(now: Observation) -> Iterator[Cause]:
     """Entries whose retry is due later than an entry may be idle."""
-    later = [one for one in now.group.entries if (one.due_ms or 0) > overdue_ms(now)]
+    later = [
+        one
+        for one in now.group.entries
+        if (one.due_ms or 0) > overdue_ms(now) and one.state is PendingState.PARKED
+    ]
     if later:
         due = min(one.due_ms or 0 for one in later)
         yield Cause(
@@ -304,6 +311,19 @@ def _delayed(now: Observation) -> Iterator[Cause]:
             f"{_entries(len(later), now)} delayed by their retry policy, the first for "
             f"{length_of_time(due)} more",
             [one.id for one in later],
+            normal=True,
+        )
+
+
+def _limited(now: Observation) -> Iterator[Cause]:
+    """Entries that wait for a limit of their consumer."""
+    waiting = min(now.limited.total, now.group.pending)
+    if waiting:
+        more = f", and {_unread(now)} unread" if now.group.unread else ""
+        yield Cause(
+            CauseName.LIMITED,
+            f"{_entries(waiting)} wait for the limit that their consumer declares{more}",
+            sorted(now.limited.ids),
             normal=True,
         )
 

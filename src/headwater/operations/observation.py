@@ -17,6 +17,7 @@ from headwater.groups.early_claims import early_claims
 from headwater.groups.expired import Expired, read_expired
 from headwater.groups.held import HeldKey, read_held
 from headwater.groups.hung import read_hung
+from headwater.groups.limits import Limited, read_limited
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.groups.pending import (
     GroupInfo,
@@ -66,6 +67,8 @@ class Observation(NamedTuple):
     """The consumers all of whose handlers hang, and what they say of it."""
     expired: Expired
     """How many entries no worker has started in time, lately."""
+    limited: Limited
+    """The entries that wait for a limit of their consumer."""
 
     @property
     def seen_ms(self) -> int | None:
@@ -112,6 +115,7 @@ def observe(
         poison=_suspects(replies[0], examined),
         held=(yield from read_held(of.stream, of.name)),
         hung=(yield from read_hung(of.stream, of.name)),
+        limited=(yield from read_limited(of.stream, of.name, list(examined))),
         expired=(yield from read_expired(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
         refusals=refused,

@@ -118,6 +118,8 @@ class Gate:
     def settled(self, entries: Sequence[Owned]) -> None:
         """Give back the places of entries that this process does not own any more."""
         for owned in entries:
+            if owned.id in self._noted and owned.state is not State.BUFFERED:
+                self._waits_no_more(owned)  # it was handed back
             if owned in self._places and not self._in_flight.owns(owned):
                 self._freed += [(owned.id, place) for place in self._places.pop(owned)]
                 self._again_at = 0.0
@@ -165,8 +167,7 @@ class Gate:
     def _tick(self) -> None:
         """Look at intervals, also while nothing else happens."""
         self._in_flight.changes.notify()
-        if self._limits.have_places:
-            call_upkeep(self._clock, LOOK_SECONDS, self._tick)
+        call_upkeep(self._clock, LOOK_SECONDS, self._tick)
 
     async def _look(self) -> None:
         if self._limits.have_places:
@@ -205,10 +206,10 @@ class Gate:
                 continue
             expired = await self._expiry.expired(owned)
             if self._still_here(owned):
-                self._waits_no_more(owned)
                 if expired is None:
                     entries.append(owned)
                 else:
+                    self._waits_no_more(owned)
                     self._end(owned, expired)
         return entries
 
@@ -291,6 +292,8 @@ class Gate:
     def _start(self, owned: Owned, seconds: float) -> None:
         """Give an entry to the slots, now or in a moment."""
 
+        self._waits_no_more(owned)
+
         def start() -> None:
             self._starting.pop(owned, None)
             if self._still_here(owned):
@@ -306,8 +309,7 @@ class Gate:
 
     def _waits_no_more(self, owned: Owned) -> None:
         """Note that an entry does not wait any more, if it was parked, or waited here for long."""
-        delivered = owned.delivered
-        if owned.id in self._noted or (delivered.claimed and not delivered.from_silent):
+        if owned.id in self._noted or owned.delivered.claimed:
             self._noted.discard(owned.id)
             self._over.append(owned.id)
 
