@@ -180,6 +180,21 @@ async def test_several_limits_hold_together() -> None:
     assert set(starts.counts) == {1}
 
 
+async def test_the_rate_of_a_stream_with_partitions_holds_for_all_of_them() -> None:
+    app, starts = memory(), Starts()
+    parted = Stream("parted", Call, partitions=4, key=lambda call: call.customer)
+
+    @app.consumer(parted, group="g", limit=Limit(10, per="1s"))
+    async def call_out(call: Call, delivery: Delivery) -> None:
+        starts.began(call, delivery)
+
+    async with app.test() as starts.t:
+        await starts.t.send(parted, *(Call(n, f"c{n}") for n in range(40)))
+        await starts.t.advance("10s")
+    assert len(starts.all) == 40
+    assert most_in(starts.times(), 1) <= 10
+
+
 async def test_a_batch_takes_its_size() -> None:
     app, sizes = memory(), []
 

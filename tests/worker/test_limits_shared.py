@@ -86,11 +86,13 @@ class Busy:
         self.now: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
         self.done: set[int] = set()
+        self.order: list[int] = []
         self.chance = random.Random(seed)
 
     def declare(self, app: App, **options: Any) -> None:
         @app.consumer(calls, group="g", concurrency=4, **options)
         async def call_out(call: Call) -> None:
+            self.order.append(call.id)
             self.now[call.customer] += 1
             self.most[call.customer] = max(self.most[call.customer], self.now[call.customer])
             try:
@@ -113,6 +115,8 @@ async def test_no_more_run_at_once_in_all_workers(any_store: Store, by: str | No
         await eventually(lambda: any_store.settled(stream="calls"))
     assert busy.done == set(range(120))
     assert max(busy.most.values()) <= 3
+    # And none was overtaken by many: the next is who has waited for longest, in whichever process
+    assert max(place - one for place, one in enumerate(busy.order)) <= 60
 
 
 async def test_places_survive_the_death_of_processes(any_store: Store) -> None:

@@ -14,7 +14,8 @@ Rule 3. With a key, an entry that must wait is parked, and gets a time of its ow
 Rule 4. An entry has a place while it is pending, its owner is the one that took the place, and this owner's lease is
         valid. So whatever renews the entry keeps its place, and the place of a dead process is free after
         ``claim_after``.
-Rule 5. Who frees a place makes the first entry in line due now. A process that dies before it does so is made up
+Rule 5. An entry is in one line at most: of the first limit that denies it a place, those with keys first.
+Rule 6. Who frees a place makes the first entry in line due now. A process that dies before it does so is made up
         for by the next one that looks, every two seconds.
 """
 
@@ -181,20 +182,20 @@ TAKE_PLACES = Script(
     _PLACES
     + """
 -- KEYS[4…] for each limit its places. ARGV[5] consumer, [6] number of limits, then for each: most places,
--- '1' if it has a line. Then for each entry: id, number of its limits, their indexes.
+-- '1' if entries in line are parked. Then for each entry: id, number of its limits, their indexes.
 -- Returns for each entry 0 if it has its places, 1 if it must be parked, 2 if its process must ask again.
 local consumer, limits, place = ARGV[5], {}, 7
 for i = 1, tonumber(ARGV[6]) do
   local key = KEYS[3 + i]
   limits[i] = {
     key = key, line = key .. ':line', waits = key .. ':waits', most = ARGV[place],
-    has_line = ARGV[place + 1] == '1', free = tonumber(ARGV[place]) - taken(key),
+    parks = ARGV[place + 1] == '1', free = tonumber(ARGV[place]) - taken(key),
   }
   place = place + 2
 end
 -- Whether a place is free for this entry, and not for others that came before it.
 local function may_take(one, id)
-  if one.free <= 0 or not one.has_line then return one.free > 0 end
+  if one.free <= 0 then return false end
   local first = redis.call('LRANGE', one.line, 0, one.free - 1)
   for _, other in ipairs(first) do
     if other == id then return true end
@@ -207,15 +208,13 @@ while place <= #ARGV do
   local verdict = 0
   for i = place + 2, place + 1 + count do
     local one = limits[tonumber(ARGV[i])]
-    if redis.call('HEXISTS', one.key, id) == 0 and not may_take(one, id) then
-      if one.has_line then
-        if redis.call('HSETNX', one.waits, id, 1) == 1 then redis.call('RPUSH', one.line, id) end
-        redis.call('HSET', index, one.key, one.most)
-        for _, key in ipairs({one.line, one.waits, index}) do redis.call('PEXPIRE', key, kept) end
-        verdict = 1
-      elseif verdict == 0 then
-        verdict = 2
-      end
+    if verdict ~= 0 then
+      leave(one.key, id)
+    elseif redis.call('HEXISTS', one.key, id) == 0 and not may_take(one, id) then
+      if redis.call('HSETNX', one.waits, id, 1) == 1 then redis.call('RPUSH', one.line, id) end
+      redis.call('HSET', index, one.key, one.most)
+      for _, key in ipairs({one.line, one.waits, index}) do redis.call('PEXPIRE', key, kept) end
+      verdict = one.parks and 1 or 2
     end
   end
   if verdict == 0 then

@@ -50,8 +50,9 @@ LATE_US = 1_000_000
 AHEAD_US = 250_000
 """The same for an entry without a key."""
 
-POLL_SECONDS = 0.05
-"""How often a process asks for a place that has no line."""
+POLL_SECONDS = 0.005, 0.2
+"""How often a process asks for a place for an entry that it keeps, at most and at least; in between every eighth of the
+time that it has waited."""
 
 LOOK_SECONDS = 2.0
 """How often it looks for places that dead processes had, and notes which entries wait here."""
@@ -97,6 +98,10 @@ class Gate:
         self._over: list[bytes] = []
         """Entries that begin to wait, and that do not wait any more: to be noted."""
         self._again_at = self._look_at = 0.0
+        self._denied_at: float | None = None
+        """Since when there has been no place for the entries that wait here."""
+        self._had = 0
+        """How many places this process had then."""
         self._cursor = 0
         self._rates: RetryingClient | None = None
         if self._limits.home != consumer.stream.name:
@@ -235,11 +240,11 @@ class Gate:
         keep: list[Owned] = []
         for owned, how in denied.items():
             if how == 1 or owned.record.suspect:
-                wait = LAST_RESORT_MS if how == 1 else 1000 * POLL_SECONDS
+                wait = LAST_RESORT_MS if how == 1 else 1000 * POLL_SECONDS[1]
                 self._park(owned, wait)
             else:
                 keep.append(owned)
-        again = POLL_SECONDS if keep else 0.0
+        again = self._poll(denied=bool(keep))
         rest = [pair for pair in asked if pair[0] not in denied]
         for (owned, one), verdict in zip(rest, await self._tokens(rest), strict=True):
             if verdict.starts:
@@ -254,6 +259,16 @@ class Gate:
             self._waiting.extendleft(reversed(keep))
             self._again_in(again)
         await self._note()
+
+    def _poll(self, *, denied: bool) -> float:
+        """Return in how many seconds to ask for places again."""
+        now = self._clock.monotonic()
+        if not denied:
+            self._denied_at = None
+            return 0.0
+        if self._denied_at is None or len(self._places) != self._had:
+            self._denied_at, self._had = now, len(self._places)
+        return min(POLL_SECONDS[1], max(POLL_SECONDS[0], (now - self._denied_at) / 8))
 
     def _needs(self, owned: Owned) -> Asked | None:
         """Return what an entry needs; None if it has started, because it needs nothing, or was settled."""
@@ -327,4 +342,8 @@ class Gate:
     def _again_in(self, seconds: float) -> None:
         """Ask again for the entries that stay here."""
         self._again_at = self._clock.monotonic() + seconds
-        self._clock.call_later(seconds, self._in_flight.changes.notify)
+        notify = self._in_flight.changes.notify
+        if seconds == POLL_SECONDS[1]:
+            call_upkeep(self._clock, seconds, notify)
+        else:
+            self._clock.call_later(seconds, notify)

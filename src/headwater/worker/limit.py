@@ -151,6 +151,7 @@ class Limits(NamedTuple):
             else:
                 name = limit_state_key(stream, group, f"places{number}", key)
                 places.append(Place(name, one.concurrent, has_line))
+        places.sort(key=lambda one: not one.in_line)
         return tokens, places
 
     @property
