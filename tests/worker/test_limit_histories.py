@@ -16,7 +16,7 @@ from headwater.groups.claiming import Delivered
 from headwater.groups.limits import (
     LAST_RESORT_MS,
     Asked,
-    Place,
+    LimitPlace,
     Token,
     free_places,
     look_after,
@@ -131,11 +131,11 @@ class PlaceHistory:
         run(self.client, look_after(one.core.member, 0))
 
 
-def place(key: str) -> Place:
-    return Place(f"{{s}}:hw:limit:g:places0:{key}", MOST, in_line=True)
+def place(key: str) -> LimitPlace:
+    return LimitPlace(f"{{s}}:hw:limit:g:places0:{key}", MOST, in_line=True)
 
 
-def place_of(found: Delivered) -> Place:
+def place_of(found: Delivered) -> LimitPlace:
     return place(found.fields[1].decode())
 
 

@@ -15,7 +15,7 @@ from headwater.messages import expired_key
 KEPT_MS = 3_600_000
 
 
-class Expired(NamedTuple):
+class ExpiredEntries(NamedTuple):
     """How many entries expired, and since when: Unix milliseconds of the server."""
 
     dropped: int = 0
@@ -36,9 +36,9 @@ def note_expired(member: Member, *, dropped: int, dead: int) -> Operation[None]:
     ]
 
 
-def read_expired(stream: str, group: str) -> Operation[Expired]:
+def read_expired(stream: str, group: str) -> Operation[ExpiredEntries]:
     """Return how many entries expired lately."""
     replies = yield [["HMGET", expired_key(stream, group), "dropped", "dead", "since"]]
     if isinstance(replies[0], Refused):
-        return Expired()
-    return Expired(*(int(one or 0) for one in replies[0]))
+        return ExpiredEntries()
+    return ExpiredEntries(*(int(one or 0) for one in replies[0]))

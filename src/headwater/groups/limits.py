@@ -26,15 +26,13 @@ from typing import NamedTuple
 
 from headwater.groups.member import Member
 from headwater.groups.operation import (
-    Command,
     Operation,
-    Refused,
     Script,
     Word,
     accepted,
     mapping,
 )
-from headwater.messages import delays_key, limit_key, limited_key
+from headwater.messages import delays_key, limit_key
 
 KEPT_MS = 7 * 86_400_000
 """How long the places of a key are known after the last change: longer than any handler runs."""
@@ -59,7 +57,7 @@ class Token(NamedTuple):
     """Whether entries that wait are parked, each with a time of its own; else their process keeps them."""
 
 
-class Place(NamedTuple):
+class LimitPlace(NamedTuple):
     """A limit of what runs at once, for one key."""
 
     key: str
@@ -259,7 +257,7 @@ class Asked(NamedTuple):
     """How long its process would keep it until its token comes."""
     was_in_line: bool
     tokens: Sequence[Token] = ()
-    places: Sequence[Place] = ()
+    places: Sequence[LimitPlace] = ()
 
 
 def take_tokens(asked: Sequence[Asked]) -> Operation[list[Verdict]]:
@@ -282,7 +280,7 @@ def take_tokens(asked: Sequence[Asked]) -> Operation[list[Verdict]]:
 def take_places(member: Member, asked: Sequence[Asked]) -> Operation[list[int]]:
     """Take a place of each limit for each entry that may start. Return for each entry 0 if it has its places, 1 if it is
     in line, and so must be parked, 2 if it must ask again."""
-    numbers: dict[Place, int] = {}
+    numbers: dict[LimitPlace, int] = {}
     words: list[Word] = []
     for one in asked:
         indexes = [numbers.setdefault(place, len(numbers) + 1) for place in one.places]
@@ -295,9 +293,9 @@ def take_places(member: Member, asked: Sequence[Asked]) -> Operation[list[int]]:
     return found
 
 
-def free_places(member: Member, freed: Sequence[tuple[bytes, Place]]) -> Operation[int]:
+def free_places(member: Member, freed: Sequence[tuple[bytes, LimitPlace]]) -> Operation[int]:
     """Give back places of entries that do not run any more. Return how many entries in line are due now."""
-    by_place: dict[Place, list[bytes]] = {}
+    by_place: dict[LimitPlace, list[bytes]] = {}
     for entry_id, place in freed:
         by_place.setdefault(place, []).append(entry_id)
     words: list[Word] = [*_who(member), member.consumer]
@@ -330,42 +328,6 @@ def _keys(member: Member) -> list[Word]:
 
 def _who(member: Member) -> list[Word]:
     return [member.group, member.claim_after_ms, int(member.able.verbs), KEPT_MS]
-
-
-# --- what waits -----------------------------------------------------------------------------------
-
-
-def note_limited(
-    member: Member, waiting: Sequence[bytes], over: Sequence[bytes]
-) -> Operation[None]:
-    """Record which entries wait for a limit now, and which do not any more, for `explain`. A refusal by the server is
-    ignored."""
-    key = limited_key(member.stream, member.group)
-    commands: list[Command] = [["HDEL", key, *over]] if over else []
-    if waiting:
-        words: list[Word] = [word for one in waiting for word in (one, 1)]
-        commands += [["HSET", key, *words], ["PEXPIRE", key, KEPT_MS]]
-    yield commands
-
-
-class Limited(NamedTuple):
-    """Entries of a group that wait for a limit."""
-
-    total: int = 0
-    ids: frozenset[str] = frozenset()
-    """Of the entries that were asked about, those that wait."""
-
-
-def read_limited(stream: str, group: str, ids: Sequence[str]) -> Operation[Limited]:
-    """Return how many entries wait for a limit, and which of ``ids`` do."""
-    key = limited_key(stream, group)
-    asks: list[Command] = [["HMGET", key, *ids]] if ids else []
-    replies = yield [["HLEN", key], *asks]
-    if any(isinstance(reply, Refused) for reply in replies):
-        return Limited()
-    values = replies[1] if ids else []
-    found = [one for one, value in zip(ids, values, strict=True) if value is not None]
-    return Limited(int(replies[0]), frozenset(found))
 
 
 def limit_state_key(stream: str, group: str, name: str, key: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.consumers import ConsumerState, consumers
-from headwater.groups.limits import read_limited
+from headwater.groups.limited import read_limited
 from headwater.groups.member import CLAIM_AFTER_FIELD, SEEN_FIELD, SEEN_MS
 from headwater.groups.missing_stream import GroupMissing, StreamMissing, of_stream
 from headwater.groups.operation import (

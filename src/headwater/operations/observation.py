@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from headwater.groups.claiming import gone_from
 from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.early_claims import early_claims
-from headwater.groups.expired import Expired, read_expired
+from headwater.groups.expired import ExpiredEntries, read_expired
 from headwater.groups.held import HeldKey, read_held
 from headwater.groups.hung import read_hung
-from headwater.groups.limits import Limited, read_limited
+from headwater.groups.limited import Limited, read_limited
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.groups.pending import (
     GroupInfo,
@@ -65,7 +65,7 @@ class Observation(NamedTuple):
     """What the server does not tell this user."""
     hung: Mapping[str, str]
     """The consumers all of whose handlers hang, and what they say of it."""
-    expired: Expired
+    expired: ExpiredEntries
     """How many entries no worker has started in time, lately."""
     limited: Limited
     """The entries that wait for a limit of their consumer."""

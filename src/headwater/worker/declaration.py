@@ -14,15 +14,29 @@ from headwater.worker.dependencies import Dependency
 from headwater.worker.durations import milliseconds
 from headwater.worker.group_start import group_start
 from headwater.worker.handlers import Call, bind
-from headwater.worker.limit import Limit, Limits, declared_limits
+from headwater.worker.limit import ConsumerLimits, Limit, declared_limits
 from headwater.worker.retry import Backoff
 from headwater.worker.stream import Stream
 
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
 
 
-class ConsumerOptions(TypedDict, total=False):
-    """The options of ``@app.consumer``, besides its stream. Only ``group`` is required.
+class StartOptions(TypedDict, total=False):
+    """The options of a consumer about when its entries start."""
+
+    expires: str | timedelta | None
+    """How long after it was added, or after it was due (``after=``), an entry may wait for its first start;
+    default None, for ever. After that it is dropped: acknowledged without being handled."""
+    on_expired: Literal["drop", "dead"]
+    """What happens to an entry that has expired, by ``expires`` here or in `Stream.send`: ``"drop"``, the
+    default, or ``"dead"``, a dead letter."""
+    limit: Limit | Sequence[Limit] | None
+    """How often entries start, or how many run at once, in all workers together: a `Limit`, or a list of them."""
+
+
+class ConsumerOptions(StartOptions, total=False):
+    """The options of ``@app.consumer``, besides its stream. Only ``group`` is required. Those of `StartOptions`
+    belong to them.
 
     Guide: docs/guide/worker.md, the options of a consumer.
     """
@@ -67,14 +81,6 @@ class ConsumerOptions(TypedDict, total=False):
     time zone. Source: the command page of XGROUP CREATE."""
     delete: bool
     """Whether to delete an entry when this and every other group has acknowledged it; default False."""
-    expires: str | timedelta | None
-    """How long after it was added, or after it was due (``after=``), an entry may wait for its first start;
-    default None, for ever. After that it is dropped: acknowledged without being handled."""
-    limit: Limit | Sequence[Limit]
-    """How often entries start, or how many run at once, in all workers together: a `Limit`, or a list of them."""
-    on_expired: Literal["drop", "dead"]
-    """What happens to an entry that has expired, by ``expires`` here or in `Stream.send`: ``"drop"``, the
-    default, or ``"dead"``, a dead letter."""
 
 
 class BatchOptions(ConsumerOptions, total=False):
@@ -144,7 +150,7 @@ class Consumer:
     expires_ms: int | None = None
     expired_dead: bool = False
     """An expired entry becomes a dead letter."""
-    limits: Limits | None = None
+    limits: ConsumerLimits | None = None
 
 
 def declare_batch(
@@ -195,21 +201,15 @@ def declare(
     order_by: Callable[[Any], Hashable] | None = None,
     start: str | datetime = "beginning",
     delete: bool = False,
-    expires: str | timedelta | None = None,
-    on_expired: Literal["drop", "dead"] = "drop",
-    limit: Limit | Sequence[Limit] | None = None,
+    **starts: Unpack[StartOptions],
 ) -> Consumer:
     """Return the consumer that these options declare. Raises `DeclarationError` for options that are wrong or
     contradict each other."""
     _check_streams(stream, into, dead)
-    _check_group(group)
-    _check_kinds(order_by, retry, delete)
-    if on_expired not in ("drop", "dead"):
-        raise DeclarationError(f"on_expired={on_expired!r} must be 'drop' or 'dead'")
+    _check_kinds(group, order_by, retry, delete)
     bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
     claim_after_ms, lease_ms = _lease(claim_after, lease)
-    _check_number("max_deliveries", max_deliveries)
-    _check_number("max_crashes", max_crashes)
+    _check_numbers(max_deliveries=max_deliveries, max_crashes=max_crashes)
     measured = prefetch is None and order_by is None
     concurrency, prefetch = _bounds(concurrency, prefetch, batch)
     if timeout is not None and not bound.is_async:
@@ -241,10 +241,25 @@ def declare(
         batch=batch,
         order_by=order_by,
         measured=measured,
-        expires_ms=None if expires is None else milliseconds(expires, what="expires"),
-        expired_dead=on_expired == "dead",
-        limits=declared_limits(limit, stream),
+        **_starts(stream, **starts),
     )
+
+
+def _starts(
+    stream: Stream[Any],
+    *,
+    expires: str | timedelta | None = None,
+    on_expired: Literal["drop", "dead"] = "drop",
+    limit: Limit | Sequence[Limit] | None = None,
+) -> dict[str, Any]:
+    """Return what `StartOptions` declare, as fields of a `Consumer`."""
+    if on_expired not in ("drop", "dead"):
+        raise DeclarationError(f"on_expired={on_expired!r} must be 'drop' or 'dead'")
+    return {
+        "expires_ms": None if expires is None else milliseconds(expires, what="expires"),
+        "expired_dead": on_expired == "dead",
+        "limits": declared_limits(limit, stream),
+    }
 
 
 def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:
@@ -280,7 +295,8 @@ def split(consumer: Consumer) -> list[Consumer]:
     return found
 
 
-def _check_kinds(order_by: object, retry: object, delete: object) -> None:
+def _check_kinds(group: object, order_by: object, retry: object, delete: object) -> None:
+    _check_group(group)
     if order_by is not None and not callable(order_by):
         raise DeclarationError(
             f"order_by={order_by!r} must be a function of the message, as in "
@@ -372,6 +388,11 @@ def _batch_bounds(concurrency: int, prefetch: int | None, size: int) -> tuple[in
             f"process owns, and {concurrency} batches of {size} run at a time"
         )
     return concurrency, prefetch
+
+
+def _check_numbers(**numbers: object) -> None:
+    for name, value in numbers.items():
+        _check_number(name, value)
 
 
 def _check_number(name: str, value: object) -> None:

@@ -16,14 +16,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from headwater.groups.limited import note_limited
 from headwater.groups.limits import (
     LAST_RESORT_MS,
     Asked,
-    Place,
+    LimitPlace,
     Verdict,
     free_places,
     look_after,
-    note_limited,
     take_places,
     take_tokens,
 )
@@ -89,9 +89,9 @@ class Gate:
         self._waiting: deque[Owned] = deque()
         self._starting: dict[Owned, Timer] = {}
         """Entries that have their tokens and start in a moment."""
-        self._places: dict[Owned, Sequence[Place]] = {}
+        self._places: dict[Owned, Sequence[LimitPlace]] = {}
         """The places of the entries that run, or are about to."""
-        self._freed: list[tuple[bytes, Place]] = []
+        self._freed: list[tuple[bytes, LimitPlace]] = []
         self._noted: set[bytes] = set()
         """Entries that are noted as waiting here."""
         self._wait: list[bytes] = []

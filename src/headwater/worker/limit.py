@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, get_type_hints
 
 from headwater.errors import DeclarationError
-from headwater.groups.limits import Place, Token, limit_state_key
+from headwater.groups.limits import LimitPlace, Token, limit_state_key
 from headwater.worker.durations import LONGEST_MS, milliseconds
 from headwater.worker.stream import Stream
 
@@ -128,7 +128,7 @@ def _is_rate(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
-class Limits(NamedTuple):
+class ConsumerLimits(NamedTuple):
     """The limits of one consumer, as its gate uses them."""
 
     limits: tuple[Limit, ...]
@@ -137,7 +137,7 @@ class Limits(NamedTuple):
 
     def needs(
         self, message: Any, stream: str, group: str
-    ) -> tuple[Sequence[Token], Sequence[Place]]:
+    ) -> tuple[Sequence[Token], Sequence[LimitPlace]]:
         """Return what an entry of ``stream`` needs before it may start. Raises what ``by`` raises."""
         tokens, places = [], []
         for number, one in enumerate(self.limits):
@@ -150,7 +150,7 @@ class Limits(NamedTuple):
                 tokens.append(Token(name, one.every_us, one.burst_us, has_line))
             else:
                 name = limit_state_key(stream, group, f"places{number}", key)
-                places.append(Place(name, one.concurrent, has_line))
+                places.append(LimitPlace(name, one.concurrent, has_line))
         places.sort(key=lambda one: not one.in_line)
         return tokens, places
 
@@ -160,7 +160,7 @@ class Limits(NamedTuple):
         return any(one.concurrent is not None for one in self.limits)
 
 
-def declared_limits(limit: Any, stream: Stream[Any]) -> Limits | None:
+def declared_limits(limit: Any, stream: Stream[Any]) -> ConsumerLimits | None:
     """Return the limits that a consumer of ``stream`` declares. Raises `DeclarationError`."""
     if limit is None:
         return None
@@ -179,7 +179,7 @@ def declared_limits(limit: Any, stream: Stream[Any]) -> Limits | None:
             )
         if isinstance(one.by, str):
             _check_attribute(one, stream)
-    return Limits(limits, stream.name)
+    return ConsumerLimits(limits, stream.name)
 
 
 def _check_attribute(limit: Limit, stream: Stream[Any]) -> None:

@@ -114,9 +114,7 @@ class Loop:
         )
         self.quarantine = self._make_quarantine(suspects)
         flow.connect(self.fetcher, self.quarantine, self.order)
-        if consumer.limits is not None:
-            flow.gate = self._make_gate(connections)
-            self.pool.gate = flow.gate.offer
+        self._add_gate(connections)
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
 
@@ -200,8 +198,10 @@ class Loop:
             changes=self._changes,
         )
 
-    def _make_gate(self, connections: Connections) -> Gate:
-        return Gate(
+    def _add_gate(self, connections: Connections) -> None:
+        if self.consumer.limits is None:
+            return
+        self.flow.gate = gate = Gate(
             self.consumer,
             connections=connections,
             clock=self._clock,
@@ -211,6 +211,7 @@ class Loop:
             end=self.flow.end,
             expect=self.fetcher.expect,
         )
+        self.pool.gate = gate.offer
 
     # --- start and stop ---------------------------------------------------------------------------
 
