@@ -45,6 +45,7 @@ SECTIONS: Final = (
         (
             Shown("headwater.App", without=("suspects", "consumers")),
             _made(f"{_WORKER}.declaration.ConsumerOptions", "ConsumerOptions"),
+            _made(f"{_WORKER}.declaration.StartOptions", "StartOptions"),
             _made(f"{_WORKER}.declaration.BatchOptions", "BatchOptions"),
             _made(f"{_WORKER}.on_dead.OnDeadOptions", "OnDeadOptions"),
         ),
@@ -81,6 +82,7 @@ SECTIONS: Final = (
             Shown("headwater.Again"),
             _made("headwater.Failed"),
             Shown("headwater.Backoff"),
+            Shown("headwater.Limit"),
             _made("headwater.Ending"),
         ),
     ),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headwater.worker import Delivery as Delivery
     from headwater.worker import Ending as Ending
     from headwater.worker import Failed as Failed
+    from headwater.worker import Limit as Limit
     from headwater.worker import Middleware as Middleware
     from headwater.worker import Scheduled as Scheduled
     from headwater.worker import Statistics as Statistics
@@ -58,6 +59,7 @@ _HOMES = {
     "Failed": "headwater.worker",
     "HeadwaterError": "headwater.errors",
     "IDRange": "headwater.model",
+    "Limit": "headwater.worker",
     "Middleware": "headwater.worker",
     "PendingEntry": "headwater.model",
     "RecoveryReport": "headwater.journal.report",

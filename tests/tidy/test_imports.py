@@ -40,6 +40,7 @@ QUERY = HELP | {
     "groups.capabilities",
     "groups.consumers",
     "groups.group_backup",
+    "groups.limited",
     "groups.member",
     "groups.missing_stream",
     "groups.operation",

@@ -15,7 +15,7 @@ import redis.asyncio
 import redis.exceptions
 
 from headwater.messages import DeadLetter, dead_letter_stream, parse_dead_letter
-from headwater.worker import App, Backoff, Dead, Stream
+from headwater.worker import App, Backoff, Dead, Limit, Stream
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
 from headwater.worker.running import Running
@@ -150,7 +150,7 @@ async def buried(running: Running) -> None:
 
 
 async def work_in_every_way(store: Store) -> None:
-    """Let workers settle, fail, retry, bury, delete and order entries, and publish in every way. Returns when all is
+    """Let workers settle, fail, retry, bury, delete, limit and order entries, and publish in every way. Returns when all is
     done."""
     app, ledger = store.app(), store.app()
 
@@ -162,6 +162,8 @@ async def work_in_every_way(store: Store) -> None:
         claim_after="200ms",
         retry=Backoff("1ms", ceiling="10ms"),
         max_deliveries=2,
+        expires="1h",
+        limit=[Limit(1_000, per="1s"), Limit(concurrent=1, by=lambda _order: "all")],
     )
     async def bill(order: Order) -> Invoice:
         if order.id == 2:

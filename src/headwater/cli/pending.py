@@ -41,8 +41,8 @@ def list_pending(
 
     For each entry: owner, delivery count, age and state. States: in flight (a consumer owns it, and
     was not silent for the group's claim_after, or five minutes if none was announced); parked (it
-    waits for its retry); claimable (the next worker that reads gets it). The oldest entry that is
-    not yet delivered is shown too.
+    waits for its retry); limited (it waits for the limit of its consumer); claimable (the next worker
+    that reads gets it). The oldest entry that is not yet delivered is shown too.
     """
     from headwater.groups.missing_stream import StreamMissing
     from headwater.groups.pending import PendingDelivery, PendingFilter, scheduled_count

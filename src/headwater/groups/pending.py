@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.consumers import ConsumerState, consumers
+from headwater.groups.limited import read_limited
 from headwater.groups.member import CLAIM_AFTER_FIELD, SEEN_FIELD, SEEN_MS
 from headwater.groups.missing_stream import GroupMissing, StreamMissing, of_stream
 from headwater.groups.operation import (
@@ -54,6 +55,8 @@ class PendingState(StrEnum):
     """A consumer owns it, and its idle time is less than `silent_after`."""
     PARKED = "parked"
     """It is a delayed entry, before its due time."""
+    LIMITED = "limited"
+    """It waits for a limit of its consumer, and is delayed until its turn."""
     CLAIMABLE = "claimable"
     """The next worker that reads claims it: it is due, or its idle time has reached `silent_after`."""
 
@@ -71,7 +74,7 @@ class PendingDelivery(NamedTuple):
     deliveries: int
     state: PendingState
     due_ms: int | None
-    """Time until a delayed entry is due."""
+    """Time until a delayed entry is due. An entry that waits for others of its key to end may be due sooner."""
 
 
 class PendingFilter(NamedTuple):
@@ -242,7 +245,12 @@ def deliveries(
             if of.able.verbs
             else _parked(of.stream, of.name, ids, of.now_ms)
         )
-    return [_entry(row, due.get(row[0]), of.now_ms, claim_after_ms) for row in rows]
+    found = [_entry(row, due.get(row[0]), of.now_ms, claim_after_ms) for row in rows]
+    parked = [one.id for one in found if one.state is PendingState.PARKED]
+    if not parked:
+        return found
+    waiting = (yield from read_limited(of.stream, of.name, parked)).ids
+    return [one._replace(state=PendingState.LIMITED) if one.id in waiting else one for one in found]
 
 
 def _parked(

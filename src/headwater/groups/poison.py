@@ -19,7 +19,7 @@ Rule 5. Some claims are never judged, but the store counts them as deliveries: a
         delivery is allowed, so that it does not make a message a dead letter.
 
 The records are in the hash ``{stream}:hw:poison:<group>``, id → excused, alone_at, crashes, left, and forgiven
-unless it is 0. The hash ``{stream}:hw:heard:<group>`` has the deliveries of owners that live, as ``id count``. It is
+and replayed unless they are 0. The hash ``{stream}:hw:heard:<group>`` has the deliveries of owners that live, as ``id count``. It is
 gone an hour after the last of them.
 """
 
@@ -59,6 +59,8 @@ class Record(NamedTuple):
     """1 if a reader handed the message back for the quarantine process."""
     forgiven: int = 0
     """Of the excused deliveries, those whose process was heard of again."""
+    replayed: int = 0
+    """1 if an operator replayed its dead letter: then it does not expire."""
 
     @property
     def deaths(self) -> int:
@@ -91,12 +93,12 @@ class Record(NamedTuple):
             numbers = [int(part) for part in (value or b"").split()]
         except ValueError:
             numbers = []
-        return cls(*numbers) if len(numbers) in (4, 5) else cls()
+        return cls(*numbers) if len(numbers) in (4, 5, 6) else cls()
 
     def encode(self) -> str:
         """Return the value of the hash field."""
-        numbers = self if self.forgiven else self[:-1]
-        return " ".join(map(str, numbers))
+        length = 6 if self.replayed else 5 if self.forgiven else 4
+        return " ".join(map(str, self[:length]))
 
 
 NO_RECORD = Record()

@@ -28,6 +28,7 @@ from headwater.groups.operation import (
     executed,
     mapping,
 )
+from headwater.groups.poison import Record
 from headwater.messages import PARKED_CONSUMER, DeadLetter, delays_key, poison_key
 from headwater.model import StreamID
 from headwater.names import bytes_of
@@ -183,12 +184,17 @@ def _step(
 
 
 def _returned(letter: DeadLetter, *, verbs: bool) -> list[Command]:
-    """Return the commands that make the entry pending and due now, with a delivery count of 0 and without a
-    poison record."""
+    """Return the commands that make the entry pending and due now, with a delivery count of 0 and a poison record
+    that says only that it was replayed."""
     head: list[Word] = ["XCLAIM", letter.stream, letter.group, PARKED_CONSUMER, 0, letter.entry_id]
     commands: list[Command] = [
         [*head, "TIME", 0, "RETRYCOUNT", 0, "FORCE", "JUSTID"],
-        ["HDEL", poison_key(letter.stream, letter.group), letter.entry_id],
+        [
+            "HSET",
+            poison_key(letter.stream, letter.group),
+            letter.entry_id,
+            Record(replayed=1).encode(),
+        ],
     ]
     if not verbs:
         commands.append(["ZADD", delays_key(letter.stream, letter.group), 0, letter.entry_id])

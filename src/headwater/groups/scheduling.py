@@ -24,7 +24,7 @@ from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, accepted, executed, server_ms
 from headwater.groups.settling import LUA_WORDS, Addition, How, Settlement, SettleOutcome, settle
 from headwater.groups.store_errors import Remedy, Step, remedy
-from headwater.messages import Pairs, delays_key, later_key
+from headwater.messages import LATE_FIELD, Pairs, delays_key, later_key
 from headwater.model import StreamID
 
 GROUP: Final = "hw"
@@ -39,6 +39,9 @@ REFUSED_MS: Final = 60_000
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 """Size of the published fields from which a batch of settlements is complete."""
+
+LATE_MS: Final = 1_000
+"""From which delay on a message says that it was published late, because its expiry counts from its due time."""
 
 AFTER_FIELD: Final = b"hw.after"
 MAXLEN_FIELD: Final = b"hw.maxlen"
@@ -154,6 +157,8 @@ def _settlement(stream: str, one: Delivered, now: int) -> Settlement:
     pairs = list(zip(one.fields[::2], one.fields[1::2], strict=True))
     _number(pairs, AFTER_FIELD)
     maxlen = _number(pairs, MAXLEN_FIELD)
+    if -left >= LATE_MS:
+        pairs.append((LATE_FIELD, b"%d" % -left))
     return Settlement(one.id, How.ACKDEL, additions=[Addition(stream, pairs, maxlen)])
 
 

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headwater.messages.keys import RESERVED_PREFIX, Pairs
+from headwater.messages.keys import EXPIRES_FIELD, LATE_FIELD, RESERVED_PREFIX, Pairs
 from headwater.moments import iso_time
 from headwater.names import bytes_of, text_of
 
@@ -94,8 +94,13 @@ def dead_letter_fields(
     trace: str,
     at_ms: int,
 ) -> Pairs:
-    """Return the record's fields. ``original`` has the entry's fields as ``[field, value, …]``."""
-    pairs = list(zip(original[::2], original[1::2], strict=False))
+    """Return the record's fields. ``original`` has the entry's fields as ``[field, value, …]``; a record does not
+    expire."""
+    pairs = [
+        pair
+        for pair in zip(original[::2], original[1::2], strict=False)
+        if pair[0] not in (EXPIRES_FIELD, LATE_FIELD)
+    ]
     about = {
         "stream": stream,
         "group": group,

@@ -19,6 +19,12 @@ its message."""
 TRACE_FIELDS = frozenset({"traceparent", "tracestate"})
 """Field names of the W3C Trace Context. They are added to a message's fields and are not part of it."""
 
+EXPIRES_FIELD = b"hw.expires"
+"""The field of an entry with its ``expires=``: how many milliseconds after its id a handler must have started."""
+
+LATE_FIELD = b"hw.late"
+"""The field of a scheduled message that was published late: by how many milliseconds."""
+
 PARKED_CONSUMER = "hw.parked"
 """The consumer that owns delayed entries, on servers without XSETTLE."""
 
@@ -136,6 +142,22 @@ def transfers_key(stream: str, group: str) -> str:
 def hung_key(stream: str, group: str) -> str:
     """The hash of workers whose handlers do not end: ``{orders}:hw:hung:billing``."""
     return related_key(stream, f":hw:hung:{group}")
+
+
+def expired_key(stream: str, group: str) -> str:
+    """The hash that counts the entries of a group that expired lately: ``{orders}:hw:expired:billing``."""
+    return related_key(stream, f":hw:expired:{group}")
+
+
+def limit_key(stream: str, group: str) -> str:
+    """The hash of the keys of a limit that have entries in line: ``{orders}:hw:limit:billing``. Other keys of the limits
+    begin with it."""
+    return related_key(stream, f":hw:limit:{group}")
+
+
+def limited_key(stream: str, group: str) -> str:
+    """The hash of the entries that wait for a limit: ``{orders}:hw:limited:billing``."""
+    return related_key(stream, f":hw:limited:{group}")
 
 
 def later_key(stream: str) -> str:

@@ -55,6 +55,8 @@ class CauseName(StrEnum):
     UNUSED = "unused consumers"
     HELD = "held by its key"
     DELAYED = "delayed"
+    LIMITED = "limited"
+    EXPIRED = "expired"
 
 
 class Cause(NamedTuple):
@@ -94,11 +96,13 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _trimmed(now)
     found += _hung(now)
     found += _transfers(now)
-    if before is not None and not now.hung and not now.transfers:
+    if before is not None and not now.hung and not now.transfers and not now.limited.total:
         found += _slow(now, before)
     found += _unused(now)
     found += _held(now)
     found += _delayed(now)
+    found += _limited(now)
+    found += _expired(now)
     return found
 
 
@@ -294,7 +298,8 @@ def _held(now: Observation) -> Iterator[Cause]:
 def held(one: HeldKey, now: Observation) -> Cause:
     """Return what the entries of a key wait for, however short."""
     waiting = _entries(one.total)
-    delayed = {row.id for row in now.group.entries if row.state is PendingState.PARKED}
+    waits = {PendingState.PARKED, PendingState.LIMITED}
+    delayed = {row.id for row in now.group.entries if row.state in waits}
     return Cause(
         CauseName.HELD,
         f"{waiting} of the key {one.key!r} wait for {one.first}, which was added before: "
@@ -306,7 +311,11 @@ def held(one: HeldKey, now: Observation) -> Cause:
 
 def _delayed(now: Observation) -> Iterator[Cause]:
     """Entries whose retry is due later than an entry may be idle."""
-    later = [one for one in now.group.entries if (one.due_ms or 0) > overdue_ms(now)]
+    later = [
+        one
+        for one in now.group.entries
+        if (one.due_ms or 0) > overdue_ms(now) and one.state is PendingState.PARKED
+    ]
     if later:
         due = min(one.due_ms or 0 for one in later)
         yield Cause(
@@ -314,6 +323,32 @@ def _delayed(now: Observation) -> Iterator[Cause]:
             f"{_entries(len(later), now)} delayed by their retry policy, the first for "
             f"{length_of_time(due)} more",
             [one.id for one in later],
+            normal=True,
+        )
+
+
+def _limited(now: Observation) -> Iterator[Cause]:
+    """Entries that wait for a limit of their consumer."""
+    waiting = min(now.limited.total, now.group.pending)
+    if waiting:
+        more = f", and {_unread(now)} unread" if now.group.unread else ""
+        yield Cause(
+            CauseName.LIMITED,
+            f"{_entries(waiting)} wait for the limit that their consumer declares{more}",
+            sorted(now.limited.ids),
+            normal=True,
+        )
+
+
+def _expired(now: Observation) -> Iterator[Cause]:
+    """Entries that no worker has started within their ``expires``."""
+    seen = now.expired
+    if seen.dropped or seen.dead:
+        yield Cause(
+            CauseName.EXPIRED,
+            f"{_entries(seen.dropped + seen.dead)} expired in the last {length_of_time(now.at_ms - seen.since_ms)}: not "
+            f"started within their `expires` ({seen.dropped:,} dropped, {seen.dead:,} made dead letters). If that is "
+            "too many, start more workers.",
             normal=True,
         )
 

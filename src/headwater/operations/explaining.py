@@ -198,6 +198,8 @@ def _entry(of: GroupInfo, entry_id: str, refused: Refusals) -> Operation[EntryEx
 
 def _pending(row: PendingDelivery) -> str:
     times = "1 delivery" if row.deliveries == 1 else f"{row.deliveries} deliveries"
+    if row.state is PendingState.LIMITED:
+        return f"it waits for the limit of its consumer, after {times}"
     if row.state is PendingState.PARKED:
         return f"it waits for its retry, after {times}"
     if not row.owner:

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 from headwater.groups.claiming import gone_from
 from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.early_claims import early_claims
+from headwater.groups.expired import ExpiredEntries, read_expired
 from headwater.groups.held import HeldKey, read_held
 from headwater.groups.hung import read_said
+from headwater.groups.limited import Limited, read_limited
 from headwater.groups.operation import Operation, Refused, accepted, mapping
 from headwater.groups.pending import (
     GroupInfo,
@@ -65,6 +67,10 @@ class Observation(NamedTuple):
     """The consumers all of whose handlers hang, and what they say of it."""
     transfers: Mapping[str, str]
     """The consumers that move something large, and what they say of it."""
+    expired: ExpiredEntries
+    """How many entries no worker has started in time, lately."""
+    limited: Limited
+    """The entries that wait for a limit of their consumer."""
 
     @property
     def seen_ms(self) -> int | None:
@@ -113,6 +119,8 @@ def observe(
         held=(yield from read_held(of.stream, of.name)),
         hung=hung,
         transfers=transfers,
+        limited=(yield from read_limited(of.stream, of.name, list(examined))),
+        expired=(yield from read_expired(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
         refusals=refused,
         unknown=[*unknown, *untold],

@@ -38,12 +38,12 @@ WITHHELD: Final = frozenset({"acl|log", "acl|dryrun", "config|get"})
 ROLES: Final = {
     "worker": Role(
         "Read, settle, retry, bury and publish: STREAM is each stream that it reads or publishes to.",
-        "client|id client|setinfo client|setname client|unblock command|info del discard exec exists get getdel hdel hget "
-        "hgetall hincrby hlen hmget hset hsetnx info multi pexpire ping select set time unwatch wait watch xack xadd xautoclaim xclaim xdel xgroup|create xgroup|createconsumer "
+        "client|id client|setinfo client|setname client|unblock command|info del discard eval evalsha exec exists get getdel hdel hget "
+        "hgetall hexists hincrby hlen hmget hscan hset hsetnx info lindex llen lrange lrem multi pexpire ping rpush select set time unwatch wait watch xack xadd xautoclaim xclaim xdel xgroup|create xgroup|createconsumer "
         "xgroup|delconsumer xgroup|setid xinfo|consumers xinfo|groups xinfo|stream xlen xpending xrange xread xreadgroup "
         "xrevrange",
         "xcfgset xdelayed xnack xrenew xretire xsettle",
-        "eval evalsha hscan type zadd zcard zmscore zrange zrangebyscore zrem zscore",
+        "type zadd zcard zmscore zrange zrangebyscore zrem zscore",
         ("~STREAM", "~RELATED*"),
     ),
     "viewer": Role(

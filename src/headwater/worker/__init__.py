@@ -6,6 +6,7 @@
     outcome       Dead, Again: exceptions with which a handler chooses the outcome
     retry         Backoff: how long an entry waits after a failed delivery
     decide        how a delivery ends, given the outcome
+    limit         Limit: how often entries start, and how many run at once
     delivery      Delivery: the delivery that a handler handles
     dependencies  Use: other values that a handler gets, opened and closed by the worker
     metrics       metrics of worker processes for Prometheus
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from headwater.worker.batches import Batch as Batch
     from headwater.worker.delivery import Delivery as Delivery
     from headwater.worker.dependencies import Use as Use
+    from headwater.worker.limit import Limit as Limit
     from headwater.worker.middleware import Middleware as Middleware
     from headwater.worker.outcome import Again as Again
     from headwater.worker.outcome import Dead as Dead
@@ -46,6 +48,7 @@ _HOMES = {
     "Delivery": "headwater.worker.delivery",
     "Ending": "headwater.worker.outcome",
     "Failed": "headwater.worker.outcome",
+    "Limit": "headwater.worker.limit",
     "Middleware": "headwater.worker.middleware",
     "Scheduled": "headwater.worker.scheduled",
     "Statistics": "headwater.worker.statistics",

@@ -64,6 +64,7 @@ class AppPublishing:
         dedupe: str | None = None,
         wait: int | None = None,
         after: None = None,
+        expires: str | timedelta | None = None,
     ) -> str: ...
     @overload
     async def send(
@@ -74,6 +75,7 @@ class AppPublishing:
         dedupe: str | None = None,
         wait: int | None = None,
         after: str | timedelta,
+        expires: str | timedelta | None = None,
     ) -> Scheduled: ...
     async def send(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
         """Add one message to ``stream`` through this app and return its id.
@@ -130,6 +132,7 @@ class AppPublishing:
         dedupe: str | None = None,
         wait: int | None = None,
         after: None = None,
+        expires: str | timedelta | None = None,
     ) -> str: ...
     @overload
     def publish(
@@ -140,6 +143,7 @@ class AppPublishing:
         dedupe: str | None = None,
         wait: int | None = None,
         after: str | timedelta,
+        expires: str | timedelta | None = None,
     ) -> Scheduled: ...
     def publish(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
         """The same as `App.send`, for code without an event loop.

@@ -9,7 +9,7 @@ Rule 3. In pool processes, an entry that ran in a process that died is a batch o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from headwater.worker.declaration import Consumer
@@ -55,7 +55,7 @@ class BatchPool(Pool):
         """Whether every slot runs a handler."""
         return self._busy >= self._size
 
-    def put(self, *entries: Owned) -> None:
+    def buffer(self, entries: Sequence[Owned]) -> None:
         """Add entries to the next batch."""
         self._buffer.extend(entries)
         self._watch(entries)

@@ -31,6 +31,7 @@ from headwater.worker.outcome import (
     Crashed,
     Dead,
     Exhausted,
+    Expired,
     Lost,
     NotReturned,
     Parted,
@@ -91,6 +92,10 @@ def decide(outcome: NotReturned, policy: Policy, delivery: Delivery, now: int) -
             )
             return _dead(words, policy, delivery, now, deliveries=before)
         case Condemned(reason):
+            return _dead(reason, policy, delivery, now, deliveries=delivery.count - 1)
+        case Expired(reason, dead):
+            if not dead:
+                return Settlement(entry_id, policy.settled)
             return _dead(reason, policy, delivery, now, deliveries=delivery.count - 1)
         case Unrecorded():
             delay = UNRECORDED_MS if policy.retry is None else policy.retry.ceiling_ms

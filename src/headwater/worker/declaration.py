@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import (
@@ -24,6 +24,7 @@ from headwater.worker.dependencies import Dependency, all_of
 from headwater.worker.durations import milliseconds
 from headwater.worker.group_start import group_start
 from headwater.worker.handlers import Bound, Call, bind
+from headwater.worker.limit import ConsumerLimits, Limit, declared_limits
 from headwater.worker.retry import Backoff
 from headwater.worker.stream import Stream
 
@@ -41,8 +42,22 @@ MOST_PROCESSES = 1_000
 """The largest ``concurrency`` with ``executor="process"``."""
 
 
-class ConsumerOptions(TypedDict, total=False):
-    """The options of ``@app.consumer``, besides its stream. Only ``group`` is required.
+class StartOptions(TypedDict, total=False):
+    """The options of a consumer about when its entries start."""
+
+    expires: str | timedelta | None
+    """How long after it was added, or after it was due (``after=``), an entry may wait for its first start;
+    default None, for ever. After that it is dropped: acknowledged without being handled."""
+    on_expired: Literal["drop", "dead"]
+    """What happens to an entry that has expired, by ``expires`` here or in `Stream.send`: ``"drop"``, the
+    default, or ``"dead"``, a dead letter."""
+    limit: Limit | Sequence[Limit] | None
+    """How often entries start, or how many run at once, in all workers together: a `Limit`, or a list of them."""
+
+
+class ConsumerOptions(StartOptions, total=False):
+    """The options of ``@app.consumer``, besides its stream. Only ``group`` is required. Those of `StartOptions`
+    belong to them.
 
     Guide: docs/guide/worker.md, the options of a consumer.
     """
@@ -170,6 +185,11 @@ class Consumer:
         """Whether the handler runs in pool processes."""
         return self.executor == "process"
 
+    expires_ms: int | None = None
+    expired_dead: bool = False
+    """An expired entry becomes a dead letter."""
+    limits: ConsumerLimits | None = None
+
 
 def declare_batch(
     handler: Callable[..., Any],
@@ -221,16 +241,15 @@ def declare(
     delete: bool = False,
     executor: Executor = "thread",
     recycle: int | None = None,
+    **starts: Unpack[StartOptions],
 ) -> Consumer:
     """Return the consumer that these options declare. Raises `DeclarationError` for options that are wrong or
     contradict each other."""
     _check_streams(stream, into, dead)
-    _check_group(group)
-    _check_kinds(order_by, retry, delete)
+    _check_kinds(group, order_by, retry, delete)
     bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
     claim_after_ms, lease_ms = _lease(claim_after, lease)
-    _check_number("max_deliveries", max_deliveries)
-    _check_number("max_crashes", max_crashes)
+    _check_numbers(max_deliveries=max_deliveries, max_crashes=max_crashes)
     measured = prefetch is None and order_by is None
     _check_executor(executor, recycle, bound, (stream, into))
     concurrency, prefetch = _bounds(concurrency, prefetch, batch, executor)
@@ -260,7 +279,25 @@ def declare(
         measured=measured,
         executor=executor,
         recycle=recycle,
+        **_starts(stream, **starts),
     )
+
+
+def _starts(
+    stream: Stream[Any],
+    *,
+    expires: str | timedelta | None = None,
+    on_expired: Literal["drop", "dead"] = "drop",
+    limit: Limit | Sequence[Limit] | None = None,
+) -> dict[str, Any]:
+    """Return what `StartOptions` declare, as fields of a `Consumer`."""
+    if on_expired not in ("drop", "dead"):
+        raise DeclarationError(f"on_expired={on_expired!r} must be 'drop' or 'dead'")
+    return {
+        "expires_ms": None if expires is None else milliseconds(expires, what="expires"),
+        "expired_dead": on_expired == "dead",
+        "limits": declared_limits(limit, stream),
+    }
 
 
 def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:
@@ -297,7 +334,8 @@ def split(consumer: Consumer) -> list[Consumer]:
     return found
 
 
-def _check_kinds(order_by: object, retry: object, delete: object) -> None:
+def _check_kinds(group: object, order_by: object, retry: object, delete: object) -> None:
+    _check_group(group)
     if order_by is not None and not callable(order_by):
         raise DeclarationError(
             f"order_by={order_by!r} must be a function of the message, as in "
@@ -444,6 +482,11 @@ def _batch_bounds(concurrency: int, prefetch: int | None, size: int) -> tuple[in
             f"process owns, and {concurrency} batches of {size} run at a time"
         )
     return concurrency, prefetch
+
+
+def _check_numbers(**numbers: object) -> None:
+    for name, value in numbers.items():
+        _check_number(name, value)
 
 
 def _check_number(name: str, value: object) -> None:

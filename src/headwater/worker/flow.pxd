@@ -16,8 +16,11 @@ cdef class Flow:
     cdef object _observe
     cdef object _policy
     cdef bint _watched
+    cdef public object expiry
+    cdef object _run_in_time
     cdef public object pool
     cdef public object fetcher
     cdef public object quarantine
     cdef public object order
+    cdef public object gate
     cpdef end(self, Owned owned, outcome)

@@ -7,13 +7,14 @@ fetcher ──▶ accept ──▶ Pool ──▶ run: execute ──▶ end: de
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from headwater.groups.claiming import Delivered, claim_interval_ms
 from headwater.groups.operation import Refused
 from headwater.groups.poison import NO_RECORD, condemnation
 from headwater.groups.settling import FINAL, How, SettleOutcome
+from headwater.messages import EXPIRES_FIELD
 from headwater.worker.batch_pool import BatchPool
 from headwater.worker.batching import BatchHandler
 from headwater.worker.clocks import Timers
@@ -22,7 +23,9 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.delivery_log import report
 from headwater.worker.dependencies import Values
 from headwater.worker.execute import Executor
+from headwater.worker.expiry import Expiry
 from headwater.worker.fetch import Fetcher
+from headwater.worker.gate import Gate
 from headwater.worker.in_flight import InFlight
 from headwater.worker.ordered_fetch import OrderedFetch
 from headwater.worker.outcome import (
@@ -110,10 +113,15 @@ class Flow:
         self._observe = observe
         self._policy = _policy(consumer, chance)
         self._watched = bool(telemetry.chain.before_settle)
+        self.expiry = Expiry(consumer, clock=clock, ask=self.in_flight.ask)
+        self._run_in_time: Callable[[list[Owned]], Awaitable[None]]
+        """Handles a batch."""
         self.pool = self._make_pool()
         self.fetcher: Fetcher
         self.quarantine: Quarantine
         self.order: OrderedFetch | None = None
+        self.gate: Gate | None = None
+        """Before the slots, if the consumer has limits."""
 
     def connect(self, fetcher: Fetcher, quarantine: Quarantine, order: OrderedFetch | None) -> None:
         """Set the parts with which this one works."""
@@ -142,8 +150,9 @@ class Flow:
             crashed=self._crashed,
             observe=self._observe,
         )
+        self._run_in_time = handler.run
         assert hold is not None, "a batch has no order_by"
-        return BatchPool(size, handler.run, hurry, self._changes, hold, consumer=self.consumer)
+        return BatchPool(size, self._run_batch, hurry, self._changes, hold, consumer=self.consumer)
 
     def _others_look_s(self) -> float:
         """Return how long it takes at most until another process looks for an entry that is handed back."""
@@ -168,7 +177,7 @@ class Flow:
         """Return how many entries this consumer may own now: what runs, and what its slots handle in
         `AHEAD_SECONDS`, at least one entry or batch."""
         consumer = self.consumer
-        if self.pool.overfull:
+        if self.pool.overfull or (self.gate is not None and self.order is None):
             return min(consumer.prefetch, capacity)
         if not consumer.measured:
             return consumer.prefetch
@@ -234,6 +243,9 @@ class Flow:
 
     async def _run(self, owned: Owned) -> None:
         """Handle one entry, in a slot of the pool."""
+        expires = self.expiry.always or EXPIRES_FIELD in owned.delivered.fields
+        if expires and not await self._in_time(owned):
+            return
         if self._observe is not None:
             self._observe(owned)
         self.slow.began(owned)
@@ -247,6 +259,22 @@ class Flow:
 
     async def _crashed(self, entries: Sequence[Owned], outcome: Crashed) -> Crashed:
         return await self.quarantine.crashed(entries, outcome)
+
+    async def _run_batch(self, taken: list[Owned]) -> None:
+        """Handle those entries of a batch that have not expired, in a slot of the pool."""
+        if self.expiry.always or any(EXPIRES_FIELD in owned.delivered.fields for owned in taken):
+            taken = [owned for owned in taken if await self._in_time(owned)]
+        await self._run_in_time(taken)
+
+    async def _in_time(self, owned: Owned) -> bool:
+        """Return whether an entry may start. If not, it has expired and is settled, or it was lost or handed back
+        while the server was asked for the time."""
+        expired = await self.expiry.expired(owned)
+        if owned.state is not State.RUNNING or not self.in_flight.owns(owned):
+            return False
+        if expired is not None:
+            self.end(owned, expired)
+        return expired is None
 
     def end(self, owned: Owned, outcome: HandlerOutcome) -> None:
         """Settle the delivery by its outcome and the consumer's policy."""
@@ -271,6 +299,8 @@ class Flow:
         self.telemetry.settled(queued, outcome)
         if self.order is not None:
             self.order.ordering.settled(queued, outcome)
+        if self.gate is not None:
+            self.gate.settled(queued.entries)
         if outcome.done and settlement.how != How.SILENT:
             self._reports.settled()
         if outcome.error is not None:

@@ -1,6 +1,6 @@
 """Writes the backups of a process's groups (`groups.backup_writer`), whether handlers hang or something large is under
-way (`groups.hung`), and for ordered consumers which entries wait for their key (`groups.held`). One task does so for all
-consumers, in few requests."""
+way (`groups.hung`), how many entries expired (`groups.expired`), and for ordered consumers which entries wait for their
+key (`groups.held`). One task does so for all consumers, in few requests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
+from headwater.groups.expired import note_expired
 from headwater.groups.held import HeldKey, write_held
 from headwater.groups.hung import write_hung, write_transfers
 from headwater.groups.member import Member
@@ -15,6 +16,7 @@ from headwater.groups.operation import Operation, Refused, batched, perform, ser
 from headwater.groups.session import GroupSession
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.worker.clocks import Timers, sleep
+from headwater.worker.expiry import Expiry
 from headwater.worker.shared_connection import SharedConnection
 from headwater.worker.waiting import cancelled
 
@@ -79,6 +81,7 @@ class BackedUp:
         session: Callable[[], GroupSession | None],
         hung: Callable[[], str],
         transfers: Callable[[], str],
+        expiry: Expiry,
         held: Callable[[], Sequence[HeldKey]] | None = None,
     ) -> None:
         self.connection = connection
@@ -86,6 +89,8 @@ class BackedUp:
         self.due = 0.0
         """When the next round is due, by the worker's monotonic clock in seconds."""
         self._sentences = ((hung, write_hung), (transfers, write_transfers))
+        self._expiry = expiry
+        self._said_expired = (0, 0)
         self._held = held
         self._said_held = False
         self._said = [False, False]
@@ -100,6 +105,7 @@ class BackedUp:
         done = yield from self._writer.round(at_ms)
         yield from self._say_held(member)
         yield from self._say(member)
+        yield from self._say_expired(member)
         if done.replaced:
             yield from session.create_again(replaced=True)
             return BACKUP_SECONDS  # the next round writes the restored entries
@@ -144,6 +150,13 @@ class BackedUp:
             if sentence or self._said[n]:
                 yield from write(member, sentence)
             self._said[n] = bool(sentence)
+
+    def _say_expired(self, member: Member) -> Operation[None]:
+        """Write how many entries have expired since the last time."""
+        (dropped, dead), now = self._said_expired, (self._expiry.dropped, self._expiry.dead)
+        if now != self._said_expired:
+            self._said_expired = now
+            yield from note_expired(member, dropped=now[0] - dropped, dead=now[1] - dead)
 
     def _say_held(self, member: Member) -> Operation[None]:
         """Write which entries wait for their key, if some do, or did the last time."""

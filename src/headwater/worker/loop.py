@@ -25,6 +25,7 @@ from headwater.worker.dependencies import Values
 from headwater.worker.fetch import Fetcher
 from headwater.worker.flow import Flow
 from headwater.worker.freshness import Freshness
+from headwater.worker.gate import Gate
 from headwater.worker.group_backup_task import BackedUp, GroupBackups
 from headwater.worker.lease import Leased, TaskRenewer, ThreadRenewer
 from headwater.worker.lease_board import LeaseSlot
@@ -118,11 +119,13 @@ class Loop:
             session=lambda: flow.in_flight.session,
             hung=flow.slow.hung,
             transfers=self.transfers,
+            expiry=flow.expiry,
             held=None if self.order is None else self.order.ordering.held,
         )
         self.quarantine = self._make_quarantine(suspects)
         self.in_flight.unread = lambda: bool(self.fetcher.large_reply())
         flow.connect(self.fetcher, self.quarantine, self.order)
+        self._add_gate()
         self._tasks: list[asyncio.Task[None]] = []
         lock.loops.append(self)
 
@@ -222,6 +225,21 @@ class Loop:
             changes=self._changes,
         )
 
+    def _add_gate(self) -> None:
+        if self.consumer.limits is None:
+            return
+        self.flow.gate = gate = Gate(
+            self.consumer,
+            connections=self._parts.connections,
+            clock=self._clock,
+            in_flight=self.in_flight,
+            pool=self.pool,
+            expiry=self.flow.expiry,
+            end=self.flow.end,
+            expect=self.fetcher.expect,
+        )
+        self.pool.gate = gate.offer
+
     # --- start and stop ---------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -238,6 +256,7 @@ class Loop:
                 ),
                 name=f"{name} reaper",
             ),
+            *self._gate_tasks(name),
             *self.pool.start(name),
         ]
         for task in self._tasks:
@@ -247,6 +266,10 @@ class Loop:
     def started(self) -> bool:
         """Whether `start` was called."""
         return bool(self._tasks)
+
+    def _gate_tasks(self, name: str) -> list[asyncio.Task[None]]:
+        gate = self.flow.gate
+        return [] if gate is None else [asyncio.create_task(gate.run(), name=f"{name} gate")]
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """End this consumer with an error, if the task ended without having been stopped."""
@@ -323,6 +346,8 @@ class Loop:
         self.in_flight.abandon()
         self.pool.dismiss()
         self.flow.slow.close()
+        if self.flow.gate is not None:
+            self.flow.gate.close()
         if self.order is not None:
             self.order.close()
         for task in self._tasks:
@@ -335,6 +360,8 @@ class Loop:
         is abandoned."""
         self.abandon()
         await ended(self._tasks)
+        if self.flow.gate is not None:
+            self.flow.gate.disconnect()
         await self.in_flight.close()
         await self.executor.close()
         self.failed.cancel()

@@ -29,6 +29,8 @@ _COUNTERS: Final = {
     "failed": "Handlers that raised, or ran longer than their timeout.",
     "retried": "Deliveries after which the entry is delivered again.",
     "dead": "Deliveries that ended as dead letters.",
+    "expired": "Entries that no worker started within their expires.",
+    "limited": "Deliveries given back uncounted, because the entry has to wait for a limit.",
     "handed_back": "Deliveries given back uncounted.",
     "lost": "Deliveries whose entry another worker owned before they were settled.",
     "overtaken": "Handlers that returned after another worker had settled the entry.",

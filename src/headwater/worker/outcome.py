@@ -143,6 +143,13 @@ class Condemned(NamedTuple):
     reason: str
 
 
+class Expired(NamedTuple):
+    """No worker started the entry in time. It is dropped, or becomes a ``dead`` letter with the reason."""
+
+    reason: str
+    dead: bool
+
+
 class Unrecorded(NamedTuple):
     """The dead-letter stream refused the record."""
 
@@ -173,6 +180,7 @@ NotReturned: TypeAlias = (
     | Undecodable
     | Exhausted
     | Condemned
+    | Expired
     | Unrecorded
     | Stopped
     | Lost
@@ -193,6 +201,8 @@ class Ending(StrEnum):
     """The handler failed or raised `Again`. The entry is delivered again later."""
     DEAD = "dead"
     """The entry is a dead letter."""
+    EXPIRED = "expired"
+    """The entry was not started within its ``expires``, and is acknowledged."""
     HANDED_BACK = "handed back"
     """The worker stops, or another process has to handle the entry. The delivery does not count."""
 
@@ -203,6 +213,8 @@ def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
         return Ending.ACKNOWLEDGED
     if isinstance(outcome, Stopped):
         return Ending.HANDED_BACK
+    if isinstance(outcome, Expired) and not outcome.dead:
+        return Ending.EXPIRED
     return Ending.RETRIED if settlement.how in {How.FAIL, How.SILENT} else Ending.DEAD
 
 

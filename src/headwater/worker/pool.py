@@ -95,6 +95,8 @@ class Pool:
         self._timer: Timer | None = None
         self._handed_back: dict[bytes, float] = {}
         """When the entries that were handed back last had arrived, in case they come again."""
+        self.gate: Callable[[Sequence[Owned]], None] | None = None
+        """Takes the entries before the buffer, if the consumer has limits."""
         self.fresh: Freshness
         """Set before `start`."""
 
@@ -129,8 +131,20 @@ class Pool:
         """Whether a slot has nothing to do and no entry waits for one."""
         return not self._buffer and len(self.running) < self._size
 
+    @property
+    def waiting(self) -> int:
+        """How many entries wait for a slot."""
+        return len(self._buffer)
+
     def put(self, *entries: Owned) -> None:
-        """Add entries to the buffer. They are handled in order."""
+        """Add entries to the buffer, or give them to the gate. They are handled in order."""
+        if self.gate is None:
+            self.buffer(entries)
+        else:
+            self.gate(entries)
+
+    def buffer(self, entries: Sequence[Owned]) -> None:
+        """Add entries to the buffer."""
         self._buffer.extend(entries)
         self._watch(entries)
         for _ in range(min(len(entries), len(self._arrivals))):

@@ -216,7 +216,11 @@ class Running:
         """In the quarantine process, start the consumers of groups that have a suspect. The others need no connection."""
         for consumer, loop in self.loops.items():
             group = (consumer.stream.name, consumer.group)
-            if group in self._reports.suspected_in and not loop.started and not self._wanted.is_set():
+            if (
+                group in self._reports.suspected_in
+                and not loop.started
+                and not self._wanted.is_set()
+            ):
                 loop.start()
 
     def _backups_ended(self, task: asyncio.Task[None]) -> None:

@@ -35,6 +35,10 @@ class Counters:
     """Deliveries after which the entry is delivered again."""
     dead: int = 0
     """Deliveries that ended as dead letters."""
+    expired: int = 0
+    """Entries that no worker started within their ``expires``: dropped, or also counted as ``dead``."""
+    limited: int = 0
+    """Deliveries given back uncounted, because the entry has to wait for a `Limit`."""
     handed_back: int = 0
     """Deliveries given back uncounted: at a stop, for the quarantine process, or because they had to wait."""
     lost: int = 0
@@ -57,7 +61,7 @@ class Counters:
             self.retried += deliveries
         elif ending is Ending.DEAD:
             self.dead += deliveries
-        else:
+        elif ending is Ending.HANDED_BACK:
             self.handed_back += deliveries
 
 

@@ -14,7 +14,7 @@ from headwater.groups.adding import add_once, add_one, add_replicated
 from headwater.groups.operation import Operation
 from headwater.groups.scheduling import Placed, deferred, place
 from headwater.groups.settling import Addition
-from headwater.messages import codec_for
+from headwater.messages import EXPIRES_FIELD, codec_for
 from headwater.worker.durations import milliseconds
 from headwater.worker.open_apps import OpenApp, open_apps
 from headwater.worker.partitions import check_partitions, partition_name, partition_of
@@ -145,12 +145,16 @@ class Stream(Generic[M]):
         dedupe: str | None = None,
         wait: int | None = None,
         after: str | timedelta | None = None,
+        expires: str | timedelta | None = None,
     ) -> SingleAddition | None:
         """Return the addition of ``message`` with these options; None without options: then it can share a
         batch."""
-        if dedupe is None and wait is None and after is None:
+        if dedupe is None and wait is None and after is None and expires is None:
             return None
         addition = self.addition(message)
+        if expires is not None:
+            lasts = milliseconds(expires, what="expires")
+            addition.fields.append((EXPIRES_FIELD, b"%d" % lasts))
         add = self._adding(dedupe=dedupe, wait=wait)
         if after is None:
             return SingleAddition(addition, partial(add, addition), repeatable=dedupe is not None)
@@ -191,7 +195,13 @@ class Stream(Generic[M]):
 
     @overload
     async def send(
-        self, message: M, *, dedupe: str | None = None, wait: int | None = None, after: None = None
+        self,
+        message: M,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: None = None,
+        expires: str | timedelta | None = None,
     ) -> str: ...
     @overload
     async def send(
@@ -201,6 +211,7 @@ class Stream(Generic[M]):
         dedupe: str | None = None,
         wait: int | None = None,
         after: str | timedelta,
+        expires: str | timedelta | None = None,
     ) -> Scheduled: ...
     async def send(self, message: M, **options: Any) -> str | Scheduled:
         """Add one message to the stream and return its id.
@@ -232,6 +243,9 @@ class Stream(Generic[M]):
           no such worker runs, and in any order. With ``dedupe``, a second message of that name is not
           scheduled.
 
+        - ``expires``: how long a handler may take to start, such as ``"10m"``, from now or from when the message
+          is due. A message that was not started in time is dropped; see ``on_expired`` of `ConsumerOptions`.
+
         Raises `NotSent` if the store is unreachable or refuses writes for more than four seconds;
         `OutcomeUnknown` if the connection broke after the message was sent, so that the store may have added
         it; `NotReplicated`, with the id, if the replicas do not confirm within five seconds; `EncodeError`
@@ -252,7 +266,13 @@ class Stream(Generic[M]):
 
     @overload
     def publish(
-        self, message: M, *, dedupe: str | None = None, wait: int | None = None, after: None = None
+        self,
+        message: M,
+        *,
+        dedupe: str | None = None,
+        wait: int | None = None,
+        after: None = None,
+        expires: str | timedelta | None = None,
     ) -> str: ...
     @overload
     def publish(
@@ -262,6 +282,7 @@ class Stream(Generic[M]):
         dedupe: str | None = None,
         wait: int | None = None,
         after: str | timedelta,
+        expires: str | timedelta | None = None,
     ) -> Scheduled: ...
     def publish(self, message: M, **options: Any) -> str | Scheduled:
         """The same as `Stream.send`, for code without an event loop: a script, a thread, a handler that is

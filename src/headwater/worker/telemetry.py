@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headwater.groups.settling import Settlement, SettleOutcome
 from headwater.worker.lost_entries import Losses
 from headwater.worker.middleware import Chain, call
-from headwater.worker.outcome import Ending, HandlerOutcome, ending_of, failed
+from headwater.worker.outcome import Ending, Expired, HandlerOutcome, ending_of, failed
 from headwater.worker.owned import Owned
 from headwater.worker.settle import Queued
 from headwater.worker.statistics import Counters
@@ -35,6 +35,7 @@ class Telemetry:
         """A settlement was decided. Return how the delivery ends."""
         ending = ending_of(outcome, settlement)
         self.counters.failed += failed(outcome)
+        self.counters.expired += isinstance(outcome, Expired)
         self._decided(owned, ending)
         return ending
 
