@@ -158,6 +158,70 @@ async def test_several_workers_publish_each_message_once(store: Store) -> None:
     assert sorted(one.id for one in await store.results(orders)) == list(range(100))
 
 
+async def overdue(store: Store, count: int) -> None:
+    """Schedule orders that are due at once, while no worker runs."""
+    pipeline = store.look.pipeline(transaction=False)
+    for number in range(count):
+        pipeline.xadd(LATER, {"id": number, "hw.after": number % 2})
+    await pipeline.execute()
+
+
+async def test_many_due_messages_are_published_with_few_commands(store: Store) -> None:
+    # Given 4,000 messages that are due, and a worker that publishes to their stream and does not read it
+    app = store.app()
+
+    @app.consumer(invoices, group="g", into=orders)
+    async def correct(invoice: Invoice) -> Order | None: ...
+
+    await overdue(store, 4_000)
+    await store.look.config_resetstat()
+
+    # When it publishes them, then hundreds share a command
+    async with working(app):
+        await eventually(lambda: published_all(store, 4_000))
+    stats: Any = await store.look.info("commandstats")
+    commands = [
+        stats.get(f"cmdstat_{one}", {"calls": 0})["calls"] for one in ("evalsha", "xsettle")
+    ]
+    assert sum(commands) < 50
+    assert await waiting(store) == 0
+
+
+async def test_a_worker_that_is_killed_while_it_publishes_many_loses_none_and_repeats_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headwater.groups import scheduling
+
+    monkeypatch.setattr(scheduling, "CLAIM_AFTER_MS", 300)
+    count = 3_000
+    await overdue(store, count)
+
+    # Given workers that are killed one after another while they publish what is due
+    app, _handled = billing(store)
+    async with app:
+        for part in (1, 800, 1_600):
+            running = worker(app)
+            running.start()
+
+            async def reached(part: int = part) -> bool:
+                return int(await store.look.xlen("orders")) >= part
+
+            await eventually(reached)
+            killed(running)
+            await buried(running)
+    assert await waiting(store) > 0
+
+    # When one keeps running, then every message is published once
+    async with working(app):
+        await eventually(lambda: published_all(store, count))
+    assert sorted(one.id for one in await store.results(orders)) == list(range(count))
+    assert await waiting(store) == 0
+
+
+async def published_all(store: Store, count: int) -> bool:
+    return int(await store.look.xlen("orders")) >= count
+
+
 async def test_a_cancelled_message_is_not_published(store: Store) -> None:
     app, handled = billing(store)
     async with working(app):

@@ -21,7 +21,16 @@ from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, accepted, executed, server_ms
+from headwater.groups.operation import (
+    Operation,
+    Refused,
+    Word,
+    accepted,
+    executed,
+    refused,
+    server_ms,
+)
+from headwater.groups.scripts import PUBLISH_DUE
 from headwater.groups.settling import LUA_WORDS, Addition, How, Settlement, SettleOutcome, settle
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import Pairs, delays_key, later_key
@@ -33,6 +42,15 @@ GROUP: Final = "hw"
 CLAIM_AFTER_MS: Final = 10_000
 """``claim_after`` of the group. A worker owns a scheduled message for the time of one settlement; if it is
 killed then, the message is late by this."""
+
+READ_BESIDE_SCRIPT: Final = 64
+"""Most entries of a read if a script publishes (`publish_by_script`)."""
+
+SCRIPT_ENTRIES: Final = 200
+"""Entries that one call of the script publishes: two milliseconds of the server's time."""
+
+SCRIPT_BYTES: Final = 1024 * 1024
+"""Size of the published fields at which a call of the script ends."""
 
 REFUSED_MS: Final = 60_000
 """After this time, a message that its stream refused is tried again."""
@@ -133,14 +151,45 @@ def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Oper
     settled.
     """
     now = server_ms((yield [["TIME"]])[0])
-    refused: list[Refusal] = []
+    problems: list[Refusal] = []
     decided = [_settlement(stream, one, now) for one in found]
     for settlements in _batches(decided):
         outcomes = yield from settle(member, settlements)
         refusals = _refusals(settlements, outcomes)
-        yield from settle(member, [Settlement(one.id, How.SILENT, REFUSED_MS) for one in refusals])
-        refused += refusals
-    return Handled(refused, min((one.delay_ms for one in decided if one.delay_ms), default=None))
+        yield from _postpone(member, refusals)
+        problems += refusals
+    return Handled(problems, min((one.delay_ms for one in decided if one.delay_ms), default=None))
+
+
+def publish_by_script(member: Member, stream: str) -> Operation[tuple[bool, Handled]]:
+    """Publish due entries by a script, and delay new ones. Return whether there may be more to publish now.
+
+    For servers without Headwater's commands. No member owns an entry between two calls, so nothing has to be
+    claimed if the process is killed. Raises what `publish_due` raises.
+    """
+    keys = [*member.keys, stream]
+    words: list[Word] = [*member.who, SCRIPT_ENTRIES, SCRIPT_BYTES, LUA_WORDS]
+    try:
+        more, next_ms, errors = yield from PUBLISH_DUE.call(keys, words)
+    except Refused as error:
+        if error.code != "TRYAGAIN":
+            raise
+        return False, Handled(
+            [], None
+        )  # the slot migrates; what a read returns is published nevertheless
+    refusals = [Refusal(one, refused(text.decode("utf-8", "replace"))) for one, text in errors]
+    for one in refusals:
+        if remedy(one.error, Step.SETTLE) is not Remedy.FAIL:
+            raise one.error
+    yield from _postpone(member, refusals)
+    return bool(more), Handled(refusals, None if next_ms < 0 else next_ms)
+
+
+def _postpone(member: Member, refusals: Sequence[Refusal]) -> Operation[None]:
+    """Delay messages that their stream refused."""
+    parked = not member.able.verbs  # then the member does not own them
+    again = [Settlement(one.id, How.SILENT, REFUSED_MS, any_owner=parked) for one in refusals]
+    yield from settle(member, again)
 
 
 def _settlement(stream: str, one: Delivered, now: int) -> Settlement:

@@ -19,9 +19,17 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import probe
 from headwater.groups.claiming import Delivered, MemberReader, recover
+from headwater.groups.content import ContentPages
 from headwater.groups.member import Member, join, retire
 from headwater.groups.operation import GroupVanished, perform
-from headwater.groups.scheduling import in_use, publish_due, publisher_of
+from headwater.groups.scheduling import (
+    READ_BESIDE_SCRIPT,
+    Handled,
+    in_use,
+    publish_by_script,
+    publish_due,
+    publisher_of,
+)
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import error_text
 from headwater.worker.clocks import Timers, sleep
@@ -42,8 +50,6 @@ most."""
 
 RENEW_SECONDS = 60.0
 """How often the connection for these checks is replaced."""
-
-READ_ENTRIES = 64
 
 DEADLINE_SECONDS = 10.0
 """How long a reply may take."""
@@ -226,10 +232,17 @@ class Serving:
         reader = MemberReader(member, gone=self._gone, looks_for_gone=False)
         found, _gone = await perform(client, recover(member, []))
         await self._publish(client, reader, found)
+        pages, scripted = ContentPages(), not member.able.verbs
         while not cancelled():
             now = self._clock.monotonic()
-            found = await perform(client, reader.read(limit=READ_ENTRIES, now=now))
+            limit = min(pages.entries, READ_BESIDE_SCRIPT) if scripted else pages.entries
+            found = await perform(client, reader.read(limit=limit, now=now))
+            pages.read([one.fields for one in found])
             await self._publish(client, reader, found)
+            more = bool(found) and scripted
+            while more and not cancelled():
+                more, handled = await perform(client, publish_by_script(member, self._stream))
+                self._handled(reader, handled)
             self._pause.reset()
             self._connections.availability.well(self._who)
 
@@ -250,10 +263,15 @@ class Serving:
     ) -> None:
         if not found:
             return
-        refused, next_ms = await perform(client, publish_due(reader.member, self._stream, found))
-        if next_ms is not None:
-            reader.expect(self._clock.monotonic() + next_ms / 1000)
-        for refusal in refused:
+        self._handled(
+            reader, await perform(client, publish_due(reader.member, self._stream, found))
+        )
+
+    def _handled(self, reader: MemberReader, handled: Handled) -> None:
+        """Expect the next due entry, and log what was refused."""
+        if handled.next_ms is not None:
+            reader.expect(self._clock.monotonic() + handled.next_ms / 1000)
+        for refusal in handled.refused:
             log.error(
                 "scheduled message %s of %s is due, but the stream refuses it; publishing is repeated "
                 "every minute until the message is cancelled: %s",
