@@ -62,14 +62,6 @@ AFTER_FIELD: Final = b"hw.after"
 MAXLEN_FIELD: Final = b"hw.maxlen"
 
 
-class Placed(NamedTuple):
-    """A scheduled message: its id in the stream of scheduled messages, and its due time, in Unix milliseconds
-    of the store."""
-
-    id: str
-    due_ms: int
-
-
 def deferred(addition: Addition, after_ms: int) -> Addition:
     """Return the entry that is published as ``addition`` after ``after_ms``."""
     if 2 * len(addition.fields) > LUA_WORDS:
@@ -77,22 +69,11 @@ def deferred(addition: Addition, after_ms: int) -> Addition:
             f"a message of {len(addition.fields)} fields for {addition.stream!r} cannot be scheduled: "
             f"after= takes at most {LUA_WORDS // 2}; write it as one field (codec='json')"
         )
-    fields: Pairs = list(addition.fields)
-    if addition.maxlen is not None:
-        fields.append((MAXLEN_FIELD, b"%d" % addition.maxlen))
-    fields.append((AFTER_FIELD, b"%d" % after_ms))
-    return Addition(later_key(addition.stream), fields)
-
-
-def place(entry: Addition, after_ms: int, add: Operation[str], *, once: bool) -> Operation[Placed]:
-    """Schedule a message by ``add``. With ``once``, the store may find an earlier message of the same name
-    instead; then return that one and its due time."""
-    entry_id = yield from add
-    if once:
-        replies = yield [["XRANGE", entry.stream, entry_id, entry_id]]
-        for found, flat in accepted(replies[0]):
-            return Placed(entry_id, due_ms(found, flat))
-    return Placed(entry_id, StreamID.parse(entry_id).ms + after_ms)
+    after = (AFTER_FIELD, b"%d" % after_ms)
+    if addition.maxlen is None:
+        return Addition(later_key(addition.stream), [*addition.fields, after])
+    maxlen = (MAXLEN_FIELD, b"%d" % addition.maxlen)
+    return Addition(later_key(addition.stream), [*addition.fields, maxlen, after])
 
 
 def cancel(stream: str, entry_id: str) -> Operation[bool]:

@@ -6,6 +6,8 @@ Rule 2. A stream name that has a hash tag is not wrapped in another: its tag dec
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 Pairs = list[tuple[bytes, bytes]]
 """The fields of an entry: names and values, in order."""
 
@@ -133,6 +135,7 @@ def hung_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:hung:{group}")
 
 
+@lru_cache(maxsize=1024)
 def later_key(stream: str) -> str:
     """The stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
     return related_key(stream, ":hw:later")
