@@ -28,6 +28,7 @@ from headwater.messages.dead import (
 )
 from headwater.messages.keys import (
     PARKED_CONSUMER,
+    RESERVED,
     RESERVED_PREFIX,
     SIGN_CONSUMER,
     TRACE_FIELDS,
@@ -50,6 +51,7 @@ from headwater.messages.keys import (
     poison_key,
     reader_key,
     related_key,
+    ticks_key,
 )
 
 if TYPE_CHECKING:  # msgspec is imported for the first message, not for the names of keys
@@ -131,6 +133,7 @@ __all__ = [
     "CODECS",
     "DATA_FIELD",
     "PARKED_CONSUMER",
+    "RESERVED",
     "RESERVED_PREFIX",
     "SIGN_CONSUMER",
     "TRACE_FIELDS",
@@ -161,5 +164,6 @@ __all__ = [
     "poison_key",
     "reader_key",
     "related_key",
+    "ticks_key",
     "trace_text",
 ]

@@ -141,6 +141,11 @@ def later_key(stream: str) -> str:
     return related_key(stream, ":hw:later")
 
 
+def ticks_key(stream: str) -> str:
+    """The hash of the rule by which ticks are added to ``stream``: ``{shop.sweep}:hw:ticks``."""
+    return related_key(stream, ":hw:ticks")
+
+
 def queries_key(stream: str) -> str:
     """The hash Spark query → position up to which it has read the stream: ``{orders}:hw:queries``."""
     return related_key(stream, ":hw:queries")

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    Required,
+    TypedDict,
+    Unpack,
+    get_origin,
+    get_type_hints,
+)
 
 from headwater.errors import DeclarationError
 from headwater.groups.poison import MAX_CRASHES
@@ -16,6 +25,9 @@ from headwater.worker.group_start import group_start
 from headwater.worker.handlers import Call, bind
 from headwater.worker.retry import Backoff
 from headwater.worker.stream import Stream
+
+if TYPE_CHECKING:
+    from headwater.worker.schedules import Schedule
 
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
 
@@ -130,6 +142,8 @@ class Consumer:
     batch: BatchSize | None = None
     """When a batch is complete, if the handler gets batches; else None."""
     order_by: Callable[[Any], Hashable] | None = None
+    schedule: Schedule | None = None
+    """When messages are added, for a handler of ``@app.every`` or ``@app.cron``."""
     measured: bool = False
     """How many entries wait beyond the running ones follows the duration of handlers; ``prefetch`` is the most."""
 
@@ -188,7 +202,13 @@ def declare(
     _check_streams(stream, into, dead)
     _check_group(group)
     _check_kinds(order_by, retry, delete)
-    bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
+    bound = bind(
+        handler,
+        stream.type,
+        has_results=into is not None,
+        in_batches=batch is not None,
+        optional=stream.message_optional,
+    )
     claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_number("max_deliveries", max_deliveries)
     _check_number("max_crashes", max_crashes)

@@ -81,6 +81,11 @@ class Running:
             consumer_name=unique_name(),
             connections=connections,
             clock=clock,
+            schedules=[
+                one.schedule
+                for one in consumers
+                if one.schedule is not None and suspects is not Suspects.ONLY
+            ],
         )
 
     def _loop(self, consumer: Consumer) -> Loop:

@@ -1,4 +1,4 @@
-"""Publishes scheduled messages when they are due, for every stream that an app's consumers use.
+"""Publishes scheduled messages when they are due, for every stream that an app's consumers use; adds ticks.
 
     Scheduler ── checks every second which streams have scheduled messages
         └── Serving, one for each: read ──▶ delay until due, or publish ──▶ read
@@ -37,6 +37,7 @@ from headwater.worker.connections import Connections, Pause, lost_connection
 from headwater.worker.declaration import Consumer
 from headwater.worker.loop import TaskEnded
 from headwater.worker.reaping import reap_regularly
+from headwater.worker.schedules import Schedule, Ticking
 from headwater.worker.waiting import cancelled, ended
 
 if TYPE_CHECKING:
@@ -79,9 +80,12 @@ class Scheduler:
         consumer_name: str,
         connections: Connections,
         clock: Timers,
+        schedules: Sequence[Schedule] = (),
     ) -> None:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._streams = list(streams)
+        self._schedules = schedules
+        self._ticking: redis.asyncio.Redis | None = None
         self._consumer_name = consumer_name
         self._connections = connections
         self._clock = clock
@@ -95,6 +99,27 @@ class Scheduler:
         if self._streams:
             client = self._connections.asynchronous(deadline_s=DEADLINE_SECONDS)
             self._begin("", self._look(client))
+        if self._schedules:
+            client = self._ticking = self._connections.asynchronous(deadline_s=DEADLINE_SECONDS)
+            for schedule in self._schedules:
+                self._tick(schedule, client)
+
+    def _tick(self, schedule: Schedule, client: redis.asyncio.Redis) -> None:
+        who = f"ticks of {schedule.stream}"
+        pause = Pause()
+
+        def well() -> None:
+            pause.reset()
+            self._connections.availability.well(who)
+
+        ticking = Ticking(
+            schedule,
+            client,
+            self._clock,
+            failed=lambda error: _pause(self._connections, who, error, pause),
+            well=well,
+        )
+        self._begin(who, ticking.run(), name=who)
 
     async def stop(self) -> None:
         """Stop publishing. The entries of the last read are settled, and the consumers removed."""
@@ -117,6 +142,10 @@ class Scheduler:
         """Cancel all work, and wait until tasks have ended and connections are closed."""
         self._end()
         await ended(list(self._tasks.values()))
+        for schedule in self._schedules:
+            self._connections.availability.left(f"ticks of {schedule.stream}")
+        if self._ticking is not None:
+            await _close(self._ticking)
         self.failed.cancel()
 
     def _end(self) -> None:
@@ -124,8 +153,9 @@ class Scheduler:
         for task in list(self._tasks.values()):
             task.cancel()
 
-    def _begin(self, stream: str, work: Coroutine[Any, Any, None]) -> None:
-        name = f"publisher of scheduled messages of {stream}" if stream else "scheduler"
+    def _begin(self, stream: str, work: Coroutine[Any, Any, None], name: str = "") -> None:
+        if not name:
+            name = f"publisher of scheduled messages of {stream}" if stream else "scheduler"
         task = self._tasks[stream] = asyncio.create_task(work, name=name)
         task.add_done_callback(lambda task: self._ended(stream, task))
 

@@ -90,6 +90,9 @@ class Stream(Generic[M]):
     Source: the command page of XADD; docs/guide/idempotent-producers.md for ``dedupe_window``.
     """
 
+    message_optional = False
+    """Whether a handler may have no parameter for the message."""
+
     def __init__(
         self,
         name: str,

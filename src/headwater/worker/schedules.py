@@ -1,0 +1,362 @@
+"""``@app.every`` and ``@app.cron``: a function that is called at declared times.
+
+    Every, Cron ── times ──▶ Ticking, in every worker ── one entry a tick ──▶ stream of ticks ──▶ consumer
+
+Rule 1. A tick is added once, whichever worker adds it, when the clock of the store says so (`groups.ticks`). From then
+        on it is a message like others: retried, claimed, made a dead letter.
+Rule 2. A tick is *missed* if no worker added it within `ON_TIME_MS`. ``missed`` says which of those are added.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict
+
+from headwater.errors import DeclarationError, DecodeError, EncodeError
+from headwater.groups.operation import perform
+from headwater.groups.ticks import GROUP, TicksState, add_ticks, declare_rule, state
+from headwater.messages import RESERVED, MessageCodec, Pairs
+from headwater.worker.clocks import Timers, call_upkeep
+from headwater.worker.declaration import Consumer, declare, known
+from headwater.worker.delivery import Delivery
+from headwater.worker.durations import milliseconds
+from headwater.worker.retry import Backoff
+from headwater.worker.signatures import function_of, name_of
+from headwater.worker.stream import Stream
+from headwater.worker.waiting import cancelled
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+log = logging.getLogger("headwater.worker")
+
+ON_TIME_MS = 60_000
+"""How late a tick may be added without counting as missed."""
+
+MOST_MISSED = 1_000
+"""How many missed ticks are added, the newest ones, with ``missed="all"``."""
+
+MOST_TICKS = 10_000
+"""About how many ticks their stream keeps."""
+
+LOOK_SECONDS = 60.0
+"""How often the store's clock and the declared rule are read between two ticks."""
+
+SHORTEST_MS = 100
+"""The shortest interval of ``every``."""
+
+Missed = Literal["skip", "last", "all"]
+
+
+class Tick(NamedTuple):
+    """One call of a function that was declared with `App.every` or `App.cron`."""
+
+    time: datetime
+    """The time for which the call was declared, in the declared time zone; UTC for `App.every`. The call may be
+    later."""
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The options of ``@app.every`` and ``@app.cron``; none is required. Other defaults are those of
+    `ConsumerOptions`."""
+
+    missed: Missed
+    """Which ticks are added that are late by more than a minute, because no worker ran: ``"last"``, the default, only
+    the last one; ``"skip"``, none; ``"all"``, the last 1,000."""
+    name: str
+    """The name of the stream of ticks. By default the names of the app and the function: ``shop.sweep``."""
+    claim_after: str | timedelta
+    """How long an owner may be silent before another worker claims its tick."""
+    lease: str | timedelta
+    """How long a renewal of an owned tick is valid."""
+    concurrency: int
+    """How many ticks one process handles at a time."""
+    retry: Backoff | None
+    """How long a tick waits after the function raised."""
+    max_deliveries: int
+    """After how many failed deliveries a tick becomes a dead letter."""
+    max_crashes: int
+    """How many processes a tick may kill while it runs alone, before it becomes a dead letter."""
+    timeout: str | timedelta | None
+    """How long the function may run before it is cancelled. Only for ``async`` functions."""
+    into: Stream[Any] | None
+    """The stream to which results are published, in one step with the acknowledgement."""
+    dead: str | None
+    """The name of the dead-letter stream."""
+
+
+class Times(Protocol):
+    """When ticks are. Times are in Unix milliseconds."""
+
+    text: str
+    """The rule, for people and for comparison."""
+    zone: tzinfo
+
+    def after(self, ms: int) -> int | None:
+        """Return the first tick after ``ms``; None if there is none."""
+        ...
+
+    def back(self, ms: int, ticks: int) -> int:
+        """Return a time about so many ticks before ``ms``."""
+        ...
+
+
+class Every:
+    """Ticks at the multiples of an interval since 1970, so that all workers agree on them.
+
+    >>> Every("5m").after(1_700_000_000_000)
+    1700000100000
+    """
+
+    zone: tzinfo = UTC
+
+    def __init__(self, interval: str | timedelta) -> None:
+        self.interval_ms = milliseconds(interval, what="every", least_ms=SHORTEST_MS)
+        self.text = f"every {timedelta(milliseconds=self.interval_ms)}"
+
+    def after(self, ms: int) -> int | None:
+        return (ms // self.interval_ms + 1) * self.interval_ms
+
+    def back(self, ms: int, ticks: int) -> int:
+        return ms - ticks * self.interval_ms
+
+
+class Cron:
+    """Ticks by a cron expression in a time zone.
+
+    >>> times = Cron("30 2 * * *", "Europe/Berlin")  # no such time on 29 March 2026: it is at 3:00 then
+    >>> [datetime.fromtimestamp(times.after(at) / 1000, times.zone).isoformat() for at in (
+    ...     1_774_700_000_000, 1_774_746_000_000)]
+    ['2026-03-29T03:00:00+02:00', '2026-03-30T02:30:00+02:00']
+    """
+
+    def __init__(self, expression: str, timezone: str) -> None:
+        from cronsim import CronSimError
+
+        if not isinstance(expression, str):
+            raise DeclarationError(
+                f"cron={expression!r} must be an expression of five fields, as in '0 3 * * *'"
+            )
+        self.expression = " ".join(expression.split())
+        self.zone = _zone(timezone)
+        self.text = f"cron {self.expression} {timezone}"
+        try:
+            never = self.after(0) is None
+        except CronSimError as error:
+            raise DeclarationError(
+                f"cron={expression!r} is not a cron expression: {str(error).lower()}. Write minute, hour, day of the "
+                "month, month and day of the week, as in '0 3 * * MON-FRI'"
+            ) from error
+        if never:
+            raise DeclarationError(f"cron={expression!r} matches no time")
+
+    def after(self, ms: int) -> int | None:
+        from cronsim import CronSim
+
+        return _ms(next(CronSim(self.expression, self._at(ms)), None))
+
+    def back(self, ms: int, ticks: int) -> int:
+        from cronsim import CronSim
+
+        found, times = ms, CronSim(self.expression, self._at(ms), reverse=True)
+        for _ in range(ticks):
+            found = _ms(next(times, None)) or found
+        return found
+
+    def _at(self, ms: int) -> datetime:
+        return datetime.fromtimestamp(ms // 1000, self.zone)
+
+
+def _ms(at: datetime | None) -> int | None:
+    return None if at is None else int(at.timestamp()) * 1000
+
+
+def _zone(name: object) -> tzinfo:
+    from zoneinfo import ZoneInfo
+
+    if name == "UTC":
+        return UTC
+    try:
+        if isinstance(name, str) and name:
+            return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        pass
+    raise DeclarationError(
+        f"timezone={name!r} is not a time zone that this machine knows: write a name such as 'Europe/Berlin' or 'UTC'. "
+        "If it is one, install the package tzdata"
+    )
+
+
+class _Codec(MessageCodec):
+    """Reads ticks. Workers write them, with their times as ids."""
+
+    name = "tick"
+
+    def encode(self, message: Any) -> Pairs:
+        raise EncodeError(f"{message!r}: ticks are written by workers only")
+
+    def decode_flat(self, flat: Sequence[bytes]) -> Tick:
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        try:
+            return Tick(datetime.fromisoformat(fields[b"time"].decode()))
+        except (KeyError, ValueError) as error:
+            raise DecodeError(
+                f"the entry is not a tick: it has no field 'time' ({error})"
+            ) from error
+
+
+class TickStream(Stream[Tick]):
+    """A stream of ticks. Its ids are their times."""
+
+    message_optional = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, Tick, codec="json", maxlen=MOST_TICKS)
+        self.codec = _Codec(Tick)
+
+
+class Schedule(NamedTuple):
+    """When the ticks of a stream are, and which missed ones are added."""
+
+    stream: str
+    times: Times
+    missed: Missed
+
+    def to_add(self, found: TicksState) -> list[int]:
+        """Return the ticks to add, in order.
+
+        Those of a long pause are only found from about `MOST_MISSED` ticks ago.
+        """
+        ticks: deque[int] = deque(maxlen=MOST_MISSED)
+        at = self.times.after(found.last_ms)
+        looked = 0
+        while at is not None and at <= found.now_ms:
+            ticks.append(at)
+            looked += 1
+            if looked == MOST_MISSED:
+                at = max(at, self.times.back(found.now_ms, MOST_MISSED))
+            at = self.times.after(at)
+        if self.missed == "all":
+            return list(ticks)
+        newest = list(ticks)[-1:]
+        if self.missed == "skip":
+            return [one for one in newest if found.now_ms - one <= ON_TIME_MS]
+        return newest
+
+
+def declare_schedule(
+    handler: Callable[..., Any], times: Times, app: str, options: ScheduleOptions
+) -> Consumer:
+    """Return the consumer of a function's ticks. Raises `DeclarationError` as `declare` does."""
+    known(options, ScheduleOptions)
+    given: dict[str, Any] = dict(options)
+    missed: Missed = given.pop("missed", "last")
+    if missed not in ("skip", "last", "all"):
+        raise DeclarationError(f"missed={missed!r} must be 'skip', 'last' or 'all'")
+    own = getattr(function_of(handler), "__name__", name_of(handler))
+    name = given.pop("name", f"{app}.{own}")
+    if not isinstance(name, str) or not name or RESERVED in name:
+        raise DeclarationError(f"name={name!r} must be the name of a stream, such as 'shop.sweep'")
+    consumer = declare(handler, TickStream(name), group=GROUP, **given)
+    call, zone = consumer.call, times.zone
+
+    def with_time(_message: Any, delivery: Delivery, **values: Any) -> Any:
+        ms = int(delivery.id.partition("-")[0])
+        return call(Tick(datetime.fromtimestamp(ms / 1000, zone)), delivery, **values)
+
+    schedule = Schedule(name, times, missed)
+    return replace(consumer, call=with_time, plain=None, schedule=schedule)
+
+
+class Ticking:
+    """Adds the ticks of one stream when they are due.
+
+    ``failed`` is called with an error, and returns the seconds after which to try again; ``well`` when the store
+    answers.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        client: redis.asyncio.Redis,
+        clock: Timers,
+        *,
+        failed: Callable[[Exception], float],
+        well: Callable[[], None],
+    ) -> None:
+        self._schedule = schedule
+        self._client = client
+        self._clock = clock
+        self._failed = failed
+        self._well = well
+        self._replaced = ""
+
+    async def run(self) -> None:
+        """Add ticks until cancelled."""
+        declared = False
+        while not cancelled():
+            try:
+                if not declared:
+                    operation = declare_rule(self._schedule.stream, self._schedule.times.text)
+                    await perform(self._client, operation)
+                    declared = True
+                seconds = await self._turn()
+            except Exception as error:
+                seconds = self._failed(error)
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+            else:
+                self._well()
+            if not await self._next(seconds):
+                # An open connection would never show that the address leads to another server now.
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+
+    async def _turn(self) -> float:
+        """Add what is due. Return the seconds until the next tick."""
+        stream, times, _missed = self._schedule
+        found = await perform(self._client, state(stream, times.text))
+        assert found is not None, "the rule is declared if it is missing"
+        if found.rule != times.text:
+            if found.rule != self._replaced:
+                self._replaced = found.rule
+                log.warning(
+                    "%s: another worker has declared %r since; this one, with %r, adds no ticks",
+                    *(stream, found.rule, times.text),
+                )
+            return LOOK_SECONDS
+        due = self._schedule.to_add(found)
+        following = times.after(max(found.now_ms, found.last_ms))
+        if due or following != found.next_ms:
+            entries = [(ms, [(b"time", self._text(ms))]) for ms in due]
+            added = await perform(
+                self._client, add_ticks(stream, entries, maxlen=MOST_TICKS, next_ms=following)
+            )
+            late = sum(found.now_ms - ms > ON_TIME_MS for ms in due)
+            if added and late:
+                log.warning("%s: %d ticks are late, because no worker ran", stream, late)
+        return LOOK_SECONDS if following is None else max(0, following - found.now_ms) / 1000
+
+    def _text(self, ms: int) -> bytes:
+        return datetime.fromtimestamp(ms / 1000, self._schedule.times.zone).isoformat().encode()
+
+    async def _next(self, seconds: float) -> bool:
+        """Wait for so long, or until it is time to look again. Return False in the second case."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def finish(due: bool) -> None:
+            if not done.done():
+                done.set_result(due)
+
+        timers = [
+            self._clock.call_later(seconds, lambda: finish(True)),
+            call_upkeep(self._clock, LOOK_SECONDS, lambda: finish(False)),
+        ]
+        try:
+            return await done
+        finally:
+            for timer in timers:
+                timer.cancel()
