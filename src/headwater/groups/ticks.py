@@ -41,6 +41,8 @@ class TicksState(NamedTuple):
     """The rule that is valid."""
     last_ms: int
     """The last tick, or when the rule was declared, if that was later."""
+    ticked_ms: int | None
+    """The last tick; None if there was none yet."""
     next_ms: int | None
     """The next tick, as the workers recorded it."""
 
@@ -74,11 +76,28 @@ def state(stream: str, rule: str | None = None) -> Operation[TicksState | None]:
         return (yield from state(stream))
     if not found:
         return None
-    last = int(known.get(_since(found), now))
+    ticked = 0
     if not isinstance(replies[2], Refused):
-        last = max(last, StreamID.parse(mapping(replies[2])[b"last-generated-id"]).ms)
+        ticked = StreamID.parse(mapping(replies[2])[b"last-generated-id"]).ms
     following = known.get("next")
-    return TicksState(now, found, last, None if following is None else int(following))
+    return TicksState(
+        now,
+        found,
+        last_ms=max(ticked, int(known.get(_since(found), now))),
+        ticked_ms=ticked or None,
+        next_ms=None if following is None else int(following),
+    )
+
+
+def state_if_told(stream: str, group: str) -> Operation[TicksState | None]:
+    """Return the state of a stream of ticks, for those who look; None if ``group`` is another group, or if the user has
+    no right to know."""
+    if group != GROUP:
+        return None
+    try:
+        return (yield from state(stream))
+    except Refused:
+        return None
 
 
 def add_ticks(

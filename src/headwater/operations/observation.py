@@ -27,6 +27,7 @@ from headwater.groups.pending import (
     silent_after,
 )
 from headwater.groups.poison import Record
+from headwater.groups.ticks import TicksState, state_if_told
 from headwater.groups.trimmed import never_read
 from headwater.messages import poison_key
 from headwater.model import StreamID
@@ -61,6 +62,8 @@ class Observation(NamedTuple):
     """Why the server refuses what workers send."""
     unknown: Sequence[str]
     """What the server does not tell this user."""
+    ticks: TicksState | None
+    """The schedule by which messages are added to the stream, for the group that handles them."""
     hung: Mapping[str, str]
     """The consumers all of whose handlers hang, and what they say of it."""
 
@@ -110,6 +113,7 @@ def observe(
         held=(yield from read_held(of.stream, of.name)),
         hung=(yield from read_hung(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
+        ticks=(yield from state_if_told(of.stream, of.name)),
         refusals=refused,
         unknown=[*unknown, *untold],
     )
