@@ -47,7 +47,7 @@ SECTIONS: Final = (
             _made(f"{_WORKER}.declaration.ConsumerOptions", "ConsumerOptions"),
             _made(f"{_WORKER}.declaration.BatchOptions", "BatchOptions"),
             _made(f"{_WORKER}.on_dead.OnDeadOptions", "OnDeadOptions"),
-            _made(f"{_WORKER}.schedules.ScheduleOptions", "ScheduleOptions"),
+            _made(f"{_WORKER}.ticks.ScheduleOptions", "ScheduleOptions"),
         ),
     ),
     Section(

@@ -1,4 +1,4 @@
-"""``@app.every`` and ``@app.cron``: each tick is a message that is added once, whoever adds it."""
+"""``@app.every`` and ``@app.cron``: each tick is a message that is added once, whichever worker adds it."""
 
 from __future__ import annotations
 

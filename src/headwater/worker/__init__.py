@@ -13,7 +13,7 @@
     middleware    Middleware: hooks around every delivery and every published message
     statistics    Statistics: what a process has done, and its progress
     scheduled     Scheduled: a message that is published later
-    schedules     Tick: a call at a declared time
+    ticks         Tick: a call at a declared time
 
 Inside, `running` runs all consumers of a process and `loop` runs one of them, with the parts in its diagram.
 `supervise` starts the processes of ``headwater work``.
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from headwater.worker.outcome import Failed as Failed
     from headwater.worker.retry import Backoff as Backoff
     from headwater.worker.scheduled import Scheduled as Scheduled
-    from headwater.worker.schedules import Tick as Tick
     from headwater.worker.statistics import Statistics as Statistics
     from headwater.worker.stream import Stream as Stream
+    from headwater.worker.ticks import Tick as Tick
 
 _HOMES = {
     "Again": "headwater.worker.outcome",
@@ -52,7 +52,7 @@ _HOMES = {
     "Scheduled": "headwater.worker.scheduled",
     "Statistics": "headwater.worker.statistics",
     "Stream": "headwater.worker.stream",
-    "Tick": "headwater.worker.schedules",
+    "Tick": "headwater.worker.ticks",
     "Use": "headwater.worker.dependencies",
 }
 """Public name → the module that defines it. Each is imported on first access, so that those who use one module, such

@@ -24,9 +24,10 @@ from headwater.worker.lifespan import hook
 from headwater.worker.middleware import Middleware
 from headwater.worker.on_dead import OnDeadOptions, declare_on_dead, stream_of_dead
 from headwater.worker.running import Running
-from headwater.worker.schedules import Cron, Every, ScheduleOptions, Times, declare_schedule
+from headwater.worker.schedules import Cron, Every, Times
 from headwater.worker.statistics import Statistics
 from headwater.worker.stream import Stream
+from headwater.worker.ticks import ScheduleOptions, declare_schedule
 
 H = TypeVar("H", bound=Callable[..., Any])
 

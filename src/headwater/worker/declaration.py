@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    NamedTuple,
-    Required,
-    TypedDict,
-    Unpack,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, NamedTuple, Required, TypedDict, Unpack, get_origin, get_type_hints
 
 from headwater.errors import DeclarationError
 from headwater.groups.poison import MAX_CRASHES
@@ -22,12 +13,10 @@ from headwater.messages import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.dependencies import Dependency
 from headwater.worker.durations import milliseconds
 from headwater.worker.group_start import group_start
-from headwater.worker.handlers import Call, bind
+from headwater.worker.handlers import Bound, Call, bind
 from headwater.worker.retry import Backoff
+from headwater.worker.schedules import Schedule
 from headwater.worker.stream import Stream
-
-if TYPE_CHECKING:
-    from headwater.worker.schedules import Schedule
 
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
 
@@ -202,13 +191,7 @@ def declare(
     _check_streams(stream, into, dead)
     _check_group(group)
     _check_kinds(order_by, retry, delete)
-    bound = bind(
-        handler,
-        stream.type,
-        has_results=into is not None,
-        in_batches=batch is not None,
-        optional=stream.message_optional,
-    )
+    bound = _bind(handler, stream, into, batch)
     claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_number("max_deliveries", max_deliveries)
     _check_number("max_crashes", max_crashes)
@@ -243,6 +226,21 @@ def declare(
         batch=batch,
         order_by=order_by,
         measured=measured,
+    )
+
+
+def _bind(
+    handler: Callable[..., Any],
+    stream: Stream[Any],
+    into: Stream[Any] | None,
+    batch: BatchSize | None,
+) -> Bound:
+    return bind(
+        handler,
+        stream.type,
+        has_results=into is not None,
+        in_batches=batch is not None,
+        optional=stream.message_optional,
     )
 
 
