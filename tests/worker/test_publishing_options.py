@@ -251,9 +251,8 @@ async def test_send_with_wait_returns_when_replicas_have_the_message(
         later = await app.send_many(
             orders, [Order(1), Order(2)], wait=1, dedupe=["a", "b"], after="1h"
         )
-        assert [entry[0].decode() for entry in await look.xrange(later_key("orders"))] == [
-            one.id for one in later
-        ]
+        scheduled: Any = await look.xrange(later_key("orders"))
+        assert [entry[0].decode() for entry in scheduled] == [one.id for one in later]
 
         # And with wait=2 the error has the id of the added message
         monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 50)

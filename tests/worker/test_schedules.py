@@ -74,7 +74,11 @@ async def test_ticks_go_on_when_a_worker_is_killed(store: Store) -> None:
     for count in (2, 4):
         running = worker(app)
         running.start()
-        await eventually(lambda count=count: len(called) >= count)
+
+        def handled(count: int = count) -> bool:
+            return len(called) >= count
+
+        await eventually(handled)
         killed(running)
         await buried(running)
     async with working(app):
@@ -214,8 +218,11 @@ async def test_an_embedded_store_remembers_the_last_tick(tmp_path: Path) -> None
         async def sweep(tick: Tick) -> None:
             called.append(round(tick.time.timestamp() * 1000))
 
+        def handled(count: int = count) -> bool:
+            return len(called) >= count
+
         async with working(app):
-            await eventually(lambda count=count: len(called) >= count)
+            await eventually(handled)
     assert called == sorted(set(called))
 
 

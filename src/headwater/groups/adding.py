@@ -54,7 +54,7 @@ class Once(NamedTuple):
 class Replicas(NamedTuple):
     """How many replicas must confirm entries, and within which time."""
 
-    count: int
+    number: int
     timeout_ms: int
 
 
@@ -232,8 +232,8 @@ class Adding:
             replies = yield from self._sent([["EVAL", _ADD_EACH.text, *one[1]] for one in calls])
         for (part, _words), reply in zip(calls, replies, strict=True):
             for place, n in enumerate(part):
-                one = reply if isinstance(reply, Refused) else reply[place]
-                found[n] = refused(one[0].decode()) if isinstance(one, list) else one
+                added: Any = reply if isinstance(reply, Refused) else reply[place]
+                found[n] = refused(added[0].decode()) if isinstance(added, list) else added
         return found
 
     def _look_up(self) -> Operation[None]:
@@ -275,12 +275,12 @@ class Adding:
 
     def _check_replicas(self, replicas: Replicas, confirmed: int) -> None:
         added = [one for one in self.outcomes if isinstance(one, str)]
-        if confirmed >= replicas.count or not added:
+        if confirmed >= replicas.number or not added:
             return
         many = added[0] if len(added) == 1 else f"{len(added)} messages"
         was, it = ("was", "it") if len(added) == 1 else ("were", "them")
         raise NotReplicated(
-            f"{many} {was} added to {self.additions[0].stream!r}, but {confirmed} of {replicas.count} "
+            f"{many} {was} added to {self.additions[0].stream!r}, but {confirmed} of {replicas.number} "
             f"replicas confirmed {it} within {replicas.timeout_ms} ms; a failover now could lose {it}",
             id=added[-1],
             replicas=confirmed,

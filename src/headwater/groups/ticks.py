@@ -20,6 +20,7 @@ from headwater.groups.operation import (
     Command,
     Operation,
     Refused,
+    Word,
     accepted,
     executed,
     mapping,
@@ -104,7 +105,7 @@ def add_ticks(
     stream: str, ticks: Sequence[tuple[int, Pairs]], *, maxlen: int, next_ms: int | None
 ) -> Operation[int]:
     """Add ticks, each by its time and its fields, and record the next one. Return how many were not added before."""
-    trim = ["MAXLEN", "~", maxlen]
+    trim: list[Word] = ["MAXLEN", "~", maxlen]
     commands: list[Command] = [
         ["XADD", stream, *trim, f"{ms}-0", *chain.from_iterable(fields)] for ms, fields in ticks
     ]

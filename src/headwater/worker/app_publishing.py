@@ -80,7 +80,9 @@ class AppPublishing:
         The same as `Stream.send`, which describes the options and errors. Use this method if several apps are
         open.
         """
-        return (await self._send(stream.sending([message], single=True, **options)))[0]
+        sending = stream.sending([message], single=True, **options)
+        sent: str | Scheduled = (await self._send(sending))[0]
+        return sent
 
     async def _send(self, sending: Sending) -> list[Any]:
         with self._extensions.publishing(sending.additions) as ids:
