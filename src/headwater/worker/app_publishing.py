@@ -15,7 +15,7 @@ from headwater.worker.extensions import Extensions
 from headwater.worker.open_apps import left, open_apps, opened
 from headwater.worker.publishing import Publisher
 from headwater.worker.scheduled import Scheduled
-from headwater.worker.stream import Names, Sending, Stream, Times
+from headwater.worker.stream import Durations, Names, Sending, Stream
 
 
 def _refuse_in_loop(stream: str, *, use: str = "await send") -> None:
@@ -141,7 +141,7 @@ class AppPublishing:
         *,
         dedupe: Names = None,
         wait: int | None = None,
-        after: Times,
+        after: Durations,
     ) -> list[Scheduled]: ...
     async def send_many(
         self, stream: Stream[Any], messages: Iterable[Any], **options: Any
@@ -197,7 +197,7 @@ class AppPublishing:
         *,
         dedupe: Names = None,
         wait: int | None = None,
-        after: Times,
+        after: Durations,
     ) -> list[Scheduled]: ...
     def publish_many(
         self, stream: Stream[Any], messages: Iterable[Any], **options: Any

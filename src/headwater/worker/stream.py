@@ -30,7 +30,9 @@ REPLICAS_TIMEOUT_MS = 5_000
 Names: TypeAlias = Callable[[Any], str] | Sequence[str] | None
 """A name for each of many messages: a function of the message, or a sequence."""
 
-Times: TypeAlias = str | timedelta | Callable[[Any], str | timedelta] | Sequence[str | timedelta]
+Durations: TypeAlias = (
+    str | timedelta | Callable[[Any], str | timedelta] | Sequence[str | timedelta]
+)
 """When each of many messages is published: one duration for all, a function of the message, or a sequence."""
 
 
@@ -260,7 +262,7 @@ class Stream(Generic[M]):
         *,
         dedupe: Callable[[M], str] | Sequence[str] | None = None,
         wait: int | None = None,
-        after: Times,
+        after: Durations,
     ) -> list[Scheduled]: ...
     async def send_many(self, messages: Iterable[M], **options: Any) -> list[str] | list[Scheduled]:
         """Add messages in order, with few round trips, and return their ids.
@@ -335,7 +337,7 @@ class Stream(Generic[M]):
         *,
         dedupe: Callable[[M], str] | Sequence[str] | None = None,
         wait: int | None = None,
-        after: Times,
+        after: Durations,
     ) -> list[Scheduled]: ...
     def publish_many(self, messages: Iterable[M], **options: Any) -> list[str] | list[Scheduled]:
         """The same as `Stream.send_many`, for code without an event loop."""
