@@ -59,17 +59,17 @@ def test_a_schedule_is_shown_with_its_last_and_next_tick(core: Core, run_headwat
     client, minute = core.client, 60_000
     seconds, _micros = client.time()
     now = seconds * 1_000
-    run(client, declare_rule("shop.sweep", "every 2:00:00"))
+    run(client, declare_rule("shop.sweep", "every 2h"))
     client.xgroup_create("shop.sweep", "ticks", "$", mkstream=True)
     run(client, add_ticks("shop.sweep", [], maxlen=10, next_ms=now + 60 * minute))
     table = run_headwater("streams", "list", "shop.*").splitlines()
-    assert table[-1].startswith("shop.sweep: every 2:00:00: no tick yet, next in 59 min")
+    assert table[-1].startswith("shop.sweep: every 2h: no tick yet, next in 59 min")
     tick = (now - 60 * minute, [(b"time", b"x")])
     run(client, add_ticks("shop.sweep", [tick], maxlen=10, next_ms=now + 60 * minute))
 
     # Then the list of streams and `explain` have it
     (found,) = json.loads(run_headwater("streams", "list", "shop.*", "-o", "json"))
-    assert found["schedule"] == "every 2:00:00"
+    assert found["schedule"] == "every 2h"
     assert 60 * minute <= found["last_tick_ms"] < 62 * minute
     assert 58 * minute < found["next_tick_ms"] <= 60 * minute
     client.xgroup_setid("shop.sweep", "ticks", "$")
@@ -77,7 +77,7 @@ def test_a_schedule_is_shown_with_its_last_and_next_tick(core: Core, run_headwat
     assert why["health"] == "healthy"
     (cause,) = why["causes"]
     assert (cause["name"], cause["normal"]) == ("schedule", True)
-    assert cause["statement"].startswith("every 2:00:00: last tick 1 h 0 min ago, next in 59 min")
+    assert cause["statement"].startswith("every 2h: last tick 1 h 0 min ago, next in 59 min")
 
     # And a tick that nobody adds is named
     run(client, add_ticks("shop.sweep", [], maxlen=10, next_ms=now - 10 * minute))

@@ -151,7 +151,7 @@ async def test_the_rule_that_was_declared_last_is_the_valid_one(
             await asyncio.sleep(0.3)
             assert len(await added(store)) == count
     rule: Any = await store.look.hget(ticks_key(SWEEPS), "rule")
-    assert rule == b"every 1:00:00"
+    assert rule == b"every 1h"
 
 
 async def test_ticks_continue_after_the_data_was_deleted(store: Store) -> None:

@@ -62,18 +62,22 @@ class Times(Protocol):
         ...
 
 
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms"))
+
+
 class Every:
     """Ticks at the multiples of an interval since 1970, so that all workers agree on them.
 
-    >>> Every("5m").after(1_700_000_000_000)
-    1700000100000
+    >>> Every("300s").text, Every("5m").after(1_700_000_000_000)
+    ('every 5m', 1700000100000)
     """
 
     zone: tzinfo = UTC
 
     def __init__(self, interval: str | timedelta) -> None:
         self.interval_ms = milliseconds(interval, what="every", least_ms=SHORTEST_MS)
-        self.text = f"every {timedelta(milliseconds=self.interval_ms)}"
+        size, unit = next(pair for pair in _UNITS if self.interval_ms % pair[0] == 0)
+        self.text = f"every {self.interval_ms // size}{unit}"
 
     def after(self, ms: int) -> int | None:
         return (ms // self.interval_ms + 1) * self.interval_ms
