@@ -50,7 +50,7 @@ SCRIPT_ENTRIES: Final = 200
 """Entries that one call of the script publishes: two milliseconds of the server's time."""
 
 SCRIPT_BYTES: Final = 1024 * 1024
-"""Size of the published fields at which a call of the script ends."""
+"""Size of the content at which a call of the script ends."""
 
 REFUSED_MS: Final = 60_000
 """After this time, a message that its stream refused is tried again."""

@@ -144,7 +144,7 @@ PUBLISH_DUE = Script(
     _PROLOGUE
     + """
 -- Publish parked entries that are due to KEYS[3], and what nobody has read yet; park new ones that are not due.
--- ARGV[4] most entries, [5] size in bytes after which it ends, [6] most words of an XADD.
+-- ARGV[4] most entries, [5] size in bytes of their content after which it ends, [6] most words of an XADD.
 -- Returns 1 if there may be more to do, milliseconds until the next entry is due or -1, {{id, error}, …} of
 -- entries that the stream refused: those stay as they are.
 local destination, limit, most, words = KEYS[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -157,11 +157,13 @@ local function number(fields, name)
   fields[n], fields[n - 1] = nil, nil
   return found
 end
+local function note_size(fields)
+  for _, word in ipairs(fields) do size = size + #word end
+end
 local function publish(id, fields)
   local added
   number(fields, 'hw.after')
   local maxlen = number(fields, 'hw.maxlen')
-  for _, word in ipairs(fields) do size = size + #word end
   if #fields > words then
     added = {err = 'ERR too many fields for one XADD in Lua'}
   elseif maxlen then
@@ -183,6 +185,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', delays, '-inf', whole(now), 'LIM
   local row = pending(id, true)
   local entry = redis.call('XRANGE', stream, id, id)[1]
   if row and row[2] == 'hw.parked' and entry then
+    note_size(entry[2])
     publish(id, entry[2])
   else
     if row and not entry then redis.call('XACK', stream, group, id) end
@@ -190,12 +193,13 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', delays, '-inf', whole(now), 'LIM
   end
 end
 while taken < limit and size < most do
-  local count = math.min(16, limit - taken)
+  local count = math.min(4, limit - taken)
   local new = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', stream, '>')
   if not new then break end
   for _, entry in ipairs(new[1][2]) do
     taken = taken + 1
     local id, fields = entry[1], entry[2]
+    note_size(fields)
     local after = number(fields, 'hw.after') or 0
     local left = tonumber(string.match(id, '^%d+')) + after - now
     if left > 0 then park(id, 0, left) else publish(id, fields) end
