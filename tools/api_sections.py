@@ -48,6 +48,7 @@ SECTIONS: Final = (
             _made(f"{_WORKER}.declaration.StartOptions", "StartOptions"),
             _made(f"{_WORKER}.declaration.BatchOptions", "BatchOptions"),
             _made(f"{_WORKER}.on_dead.OnDeadOptions", "OnDeadOptions"),
+            _made(f"{_WORKER}.ticks.ScheduleOptions", "ScheduleOptions"),
         ),
     ),
     Section(
@@ -55,7 +56,7 @@ SECTIONS: Final = (
         "A stream is declared once for producers and consumers, with the type of its messages. Guide: "
         "[messages and publishing](../guide/worker.md#messages).",
         (
-            Shown("headwater.Stream", without=("addition", "alone", "belongs_to")),
+            Shown("headwater.Stream", without=("addition", "alone", "belongs_to", "sending")),
             _made("headwater.Scheduled"),
             Shown("headwater.messages.encode"),
             Shown("headwater.messages.decode"),
@@ -69,6 +70,7 @@ SECTIONS: Final = (
         (
             _made("headwater.Delivery", without=("excuse", "mark_lost")),
             _made("headwater.Batch", without=("close",)),
+            _made("headwater.Tick"),
             Shown("headwater.Use"),
             _made("headwater.DeadLetter"),
         ),

@@ -1,6 +1,7 @@
 """``make bench-worker``: measures the worker, its peers and a raw redis-py loop in the same run.
 
     throughput  50,000 JSON messages of 75 B, a no-op handler, one process, as a ratio to the raw loop
+    delayed     50,000 messages that are due at once; send_many with after= and dedupe=, as a ratio to it without
     endurance   memory over 1,000,000 messages; recovery of 1,000 entries after a SIGKILL
 
 The servers run on one core and the workers on another. Stores are measured in turn, in several rounds.
@@ -21,7 +22,7 @@ from benchmarks import results, show
 from benchmarks.rows import Row
 from benchmarks.selection import Selection
 from benchmarks.stores import cores
-from benchmarks.worker import endurance, throughput
+from benchmarks.worker import delayed, endurance, throughput
 
 MESSAGES: Final = 50_000
 LASTING: Final = 1_000_000
@@ -31,6 +32,7 @@ PART: Final = Path("artifacts", "bench-worker.json")
 
 SECTIONS: Final[dict[str, tuple[Callable[[Selection, int], Iterator[Row]], int]]] = {
     "throughput": (throughput.rows, MESSAGES),
+    "delayed": (delayed.rows, MESSAGES),
     "endurance": (endurance.rows, LASTING),
 }
 

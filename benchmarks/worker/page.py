@@ -9,6 +9,7 @@ from typing import Any, Final
 from benchmarks import results
 from benchmarks.rows import OURS, paired
 from benchmarks.show import number, percent
+from benchmarks.worker.delayed import SEND
 from benchmarks.worker.subjects import RAW
 
 DIRECTORY: Final = results.DIRECTORY / "worker"
@@ -45,7 +46,7 @@ def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a line for each row: of Headwater, or of the peer that the row compares it with."""
     for row in rows:
         stores = row["stores"]
-        theirs = next((name for name in stores if name not in (OURS, RAW)), None)
+        theirs = next((name for name in stores if name not in (OURS, RAW, SEND)), None)
         if theirs is None:
             yield _line(row, row["name"], OURS)
         else:
@@ -55,7 +56,7 @@ def _lines(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def _line(row: dict[str, Any], title: str, name: str) -> str:
     """Return the line of the table for the store or program ``name``."""
-    one, raw = row["stores"].get(name), row["stores"].get(RAW)
+    one, raw = row["stores"].get(name), row["stores"].get(RAW) or row["stores"].get(SEND)
     if one is None:
         return f"| {title} | not available | | | | | | |\n"
     ratio = number(paired(one["rounds"], raw["rounds"])) if raw else ""

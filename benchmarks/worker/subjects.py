@@ -109,8 +109,8 @@ def measured(words: list[str], store: Store) -> Sample:
 
 
 def _surroundings() -> dict[str, str]:
-    """Return the environment of a peer: it can import `tally`, and inherits nothing else."""
-    return {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    """Return the environment of a program: it imports `tally` and Headwater from this tree, and inherits nothing."""
+    return {"PYTHONPATH": f"{ROOT}:{ROOT}/src", "PATH": "/usr/bin:/bin"}
 
 
 def url(store: Store) -> str:

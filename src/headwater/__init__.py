@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from headwater.worker import Scheduled as Scheduled
     from headwater.worker import Statistics as Statistics
     from headwater.worker import Stream as Stream
+    from headwater.worker import Tick as Tick
     from headwater.worker import Use as Use
 
 _HOMES = {
@@ -67,6 +68,7 @@ _HOMES = {
     "Statistics": "headwater.worker",
     "Stream": "headwater.worker",
     "StreamID": "headwater.model",
+    "Tick": "headwater.worker",
     "Use": "headwater.worker",
     "__version__": "headwater.version",
     "aio": "headwater.aio",

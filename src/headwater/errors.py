@@ -105,7 +105,11 @@ class NotReplicated(HeadwaterError):
     def __init__(self, text: str, *, id: str = "", replicas: int = 0) -> None:
         super().__init__(text)
         self.id = id
-        """The id of the entry."""
+        """The id of the entry; of the last one that was added, if several were sent."""
+        self.added = [id]
+        """The ids of all entries of the call that were added."""
+        self.missing: list[int] = []
+        """The places in the call of the messages that were not sent."""
         self.replicas = replicas
         """How many replicas confirmed it."""
 

@@ -14,9 +14,10 @@ import redis
 from benchmarks import results
 from benchmarks.machine import ROOT
 from benchmarks.rows import OURS, Row, Target
-from benchmarks.worker import page
+from benchmarks.worker import delayed, page
 from benchmarks.worker.subjects import PEERS, PROGRAMS, RAW
 from benchmarks.worker.tally import BODY_BYTES, GROUP, RESULTS, STREAM, Tally, body
+from headwater.messages import later_key
 from tests.peers import Peer
 
 
@@ -54,6 +55,25 @@ def test_a_measured_process_settles_every_message(
         summary = client.xpending(STREAM, GROUP)
         assert summary["pending"] == 0
         assert client.xlen(RESULTS) == (1_200 if kind == "into" else 0)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", ["due", "plain", "after", "dedupe"])
+def test_a_measured_process_sends_or_publishes_every_message(
+    kind: str, shared_peer: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = shared_peer("redis-8.2").url
+    monkeypatch.setattr(delayed, "LEAD_SECONDS", 1.0)
+    monkeypatch.setattr(sys, "argv", ["delayed", url, "1200", kind])
+    delayed.main()
+    with redis.Redis.from_url(url) as client:
+        waiting = client.xlen(later_key(STREAM))
+        assert (client.xlen(STREAM), waiting) == {
+            "due": (1_200, 0),
+            "plain": (1_201, 0),
+            "after": (1, 1_200),
+            "dedupe": (1_201, 0),
+        }[kind]
 
 
 def a_report(*rows: Row) -> results.Report:

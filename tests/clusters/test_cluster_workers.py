@@ -10,7 +10,7 @@ import pytest
 
 from headwater.client.aio.connect import connect
 from headwater.client.routing import SlotMoved
-from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream
+from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream, Tick
 from headwater.worker.connections import Connections
 from tests.clusters.clusters import Cluster
 from tests.worker.apps import Invoice, Order, Store, buried, eventually, killed, worker, working
@@ -281,3 +281,38 @@ async def test_consumers_of_streams_on_different_nodes_share_a_process(store: St
         for stream in streams:
             await app.send_many(stream, [Order(id=n) for n in range(10)])
         await eventually(lambda: len(handled) == 60)
+
+
+async def test_named_and_delayed_messages_of_many_partitions_are_confirmed_and_published(
+    store: Store,
+) -> None:
+    # Given a stream whose partitions are on all shards, and a function that is called at an interval
+    app = store.app()
+    moves: Stream[Order] = Stream("moves", Order, partitions=6, key=lambda order: order.id)
+    handled: list[int] = []
+    times: list[float] = []
+
+    @app.consumer(moves, group="g")
+    async def move(order: Order) -> None:
+        handled.append(order.id)
+
+    @app.every("200ms")
+    async def sweep(tick: Tick) -> None:
+        times.append(tick.time.timestamp())
+
+    many = [Order(id=n) for n in range(300)]
+    async with working(app):
+        # When messages are sent twice, and others for later
+        once = await moves.send_many(many, dedupe=lambda order: f"order-{order.id}", wait=1)
+        again = await moves.send_many(many, dedupe=lambda order: f"order-{order.id}")
+        later = await moves.send_many(
+            [Order(id=n) for n in range(300, 600)], after="300ms", dedupe=lambda one: f"{one.id}"
+        )
+        assert once == again
+        assert len({(one.stream, one.id) for one in later}) == 300
+        await eventually(lambda: len(handled) >= 600)
+        await eventually(lambda: len(times) >= 2)
+
+    # Then each is handled once
+    assert sorted(handled) == list(range(600))
+    assert len(set(times)) == len(times)

@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
+from headwater.groups.operation import run
 from headwater.groups.settling import How
+from headwater.groups.ticks import add_ticks, declare_rule
 from headwater.operations.entries import PAGE, Condition, last
 from tests.worker.core import Core, stepped
 
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., str]
+
+NO_TICKS = {"schedule": None, "last_tick_ms": None, "next_tick_ms": None}
 
 
 def test_streams_are_listed_without_those_that_headwater_stores(
@@ -33,14 +37,58 @@ def test_streams_are_listed_without_those_that_headwater_stores(
     # Then
     found = json.loads(run_headwater("streams", "list", "-o", "json"))
     assert found == [
-        {"stream": "orders.eu", "entries": 1, "groups": 0, "pending": 0, "unread": None},
-        {"stream": "s", "entries": 3, "groups": 1, "pending": 2, "unread": 1},
+        {
+            "stream": "orders.eu",
+            "entries": 1,
+            "groups": 0,
+            "pending": 0,
+            "unread": None,
+            **NO_TICKS,
+        },
+        {"stream": "s", "entries": 3, "groups": 1, "pending": 2, "unread": 1, **NO_TICKS},
     ]
     table = run_headwater("streams", "list", "orders.*").splitlines()
     assert [line.split() for line in table] == [
         ["STREAM", "ENTRIES", "GROUPS", "PENDING", "UNREAD"],
         ["orders.eu", "1", "0", "0", "-"],
     ]
+
+
+def test_a_schedule_is_shown_with_its_last_and_next_tick(core: Core, run_headwater: Run) -> None:
+    # Given a schedule whose last tick was an hour ago
+    client, minute = core.client, 60_000
+    seconds, _micros = client.time()
+    now = seconds * 1_000
+    run(client, declare_rule("shop.sweep", "every 2h"))
+    client.xgroup_create("shop.sweep", "ticks", "$", mkstream=True)
+    run(client, add_ticks("shop.sweep", [], maxlen=10, next_ms=now + 60 * minute))
+    table = run_headwater("streams", "list", "shop.*").splitlines()
+    assert table[-1].startswith("shop.sweep: every 2h: no tick yet, next in 59 min")
+    tick = (now - 60 * minute, [(b"time", b"x")])
+    run(client, add_ticks("shop.sweep", [tick], maxlen=10, next_ms=now + 60 * minute))
+
+    # Then the list of streams and `explain` have it
+    (found,) = json.loads(run_headwater("streams", "list", "shop.*", "-o", "json"))
+    assert found["schedule"] == "every 2h"
+    assert 60 * minute <= found["last_tick_ms"] < 62 * minute
+    assert 58 * minute < found["next_tick_ms"] <= 60 * minute
+    client.xgroup_setid("shop.sweep", "ticks", "$")
+    (why,) = json.loads(run_headwater("explain", "shop.sweep", "--window", "0s", "-o", "json"))
+    assert why["health"] == "healthy"
+    (cause,) = why["causes"]
+    assert (cause["name"], cause["normal"]) == ("schedule", True)
+    assert cause["statement"].startswith("every 2h: last tick 1 h 0 min ago, next in 59 min")
+
+    # And a tick that nobody adds is named
+    run(client, add_ticks("shop.sweep", [], maxlen=10, next_ms=now - 10 * minute))
+    (why,) = json.loads(
+        run_headwater("explain", "shop.sweep", "--window", "0s", "-o", "json", status=3)
+    )
+    (cause,) = why["causes"]
+    assert (why["health"], cause["name"]) == ("not healthy", "no ticks")
+    assert "the next was due 10 min" in cause["statement"]
+    table = run_headwater("streams", "list", "shop.*").splitlines()
+    assert "the next was due 10 min" in table[-1]
 
 
 def test_groups_are_listed_with_their_lag_in_entries_and_time(

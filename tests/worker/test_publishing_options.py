@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import redis.asyncio
 
 from headwater.errors import DeclarationError, HeadwaterError, NotReplicated, OutcomeUnknown
 from headwater.groups.operation import Refused
+from headwater.messages import later_key
 from headwater.worker import App, Stream, publish_retry
 from headwater.worker import stream as streams
 from tests.worker.apps import Order, Store, eventually
@@ -112,6 +114,100 @@ async def test_a_message_with_a_dedupe_name_is_sent_again_when_its_outcome_is_un
             assert look.xlen("orders") == 2
 
 
+def name(order: Order) -> str:
+    return f"order-{order.id}"
+
+
+async def test_many_messages_with_dedupe_names_are_added_once(store: Store) -> None:
+    async with store.app() as app:
+        before = await app.send(orders, Order(7), dedupe="order-7")
+        many = [Order(number % 2_100) for number in range(2_200)]
+        first = await app.send_many(orders, many, dedupe=name)
+        again = await app.send_many(orders, many, dedupe=[name(one) for one in many])
+        from_thread = await asyncio.to_thread(app.publish_many, orders, many, dedupe=name)
+    assert first == again == from_thread
+    assert first[7] == before
+    assert first[:100] == first[2_100:]
+    added = [one.id for one in await store.results(orders)]
+    assert added == [7, *(one.id for one in many[:2_100] if one.id != 7)]
+
+
+async def test_many_messages_are_scheduled_each_for_its_time(store: Store) -> None:
+    async with store.app() as app:
+        alike = await app.send_many(orders, [Order(1), Order(2)], after="1h")
+        each = await app.send_many(orders, [Order(3), Order(4)], after=["2h", timedelta(hours=3)])
+        found = await app.send_many(orders, [Order(5)], after=lambda order: f"{order.id}h")
+        again = await asyncio.to_thread(
+            app.publish_many, orders, [Order(6), Order(7)], after="6h", dedupe=name
+        )
+        # A message of the same name is the one that was scheduled before
+        once = await app.send_many(orders, [Order(7), Order(8)], after="9h", dedupe=name)
+        assert (once[0].id, once[0].due) == (again[1].id, again[1].due)
+        now = await store.look.time()
+        hours = [round((one.due.timestamp() - now[0]) / 3_600) for one in (*alike, *each, *found)]
+        assert [*hours, *(round((one.due.timestamp() - now[0]) / 3_600) for one in once)] == [
+            *(1, 1, 2, 3, 5),
+            *(6, 9),
+        ]
+        assert await alike[0].cancel()
+    assert await store.look.xlen("orders") == 0
+    assert await store.look.xlen(later_key("orders")) == 7
+
+
+async def test_many_messages_with_options_go_to_their_partitions(store: Store) -> None:
+    moves: Stream[Order] = Stream("moves", Order, partitions=3, key=lambda order: order.id)
+    async with store.app() as app:
+        plain = await app.send_many(moves, [Order(number) for number in range(30)])
+        once = await app.send_many(moves, [Order(number) for number in range(30)], dedupe=name)
+        later = await app.send_many(moves, [Order(number) for number in range(30)], after="1h")
+        again = await app.send_many(moves, [Order(number) for number in range(30)], dedupe=name)
+        assert all([await one.cancel() for one in later])
+    assert again == once
+    assert len(plain) == 30
+    found = [one.id for part in moves.parts for one in await store.results(part)]
+    assert sorted(found) == sorted([*range(30), *range(30)])
+
+
+async def test_send_many_with_wait_raises_on_a_server_without_replicas(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 20)
+    many = [Order(number) for number in range(1_500)]
+    async with store.app() as app:
+        with pytest.raises(NotReplicated, match="0 of 1 replicas confirmed") as raised:
+            await app.send_many(orders, many, wait=1, dedupe=name)
+        # The first thousand were added, the others were not sent
+        assert raised.value.missing == list(range(1_000, 1_500))
+        assert len(raised.value.added) == 1_000 == await store.look.xlen("orders")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"dedupe": "x"}, "dedupe='x' for several messages must be a function"),
+        ({"dedupe": ["x"]}, "dedupe= has 1 values for 2 messages"),
+        ({"dedupe": ["x", ""]}, "dedupe='' must be a name"),
+        ({"dedupe": lambda order: order.id}, "dedupe=1 must be a name"),
+        ({"dedupe": 17}, "dedupe=17 for several messages must be a function"),
+        ({"after": ["1s"]}, "after= has 1 values for 2 messages"),
+        ({"after": ["1s", "soon"]}, "after='soon'"),
+        ({"after": ["1s", None]}, "after=None"),
+        ({"after": ["1s", 5]}, "after=5"),
+        ({"after": 17}, "after=17 for several messages must be a function"),
+        ({"wait": 0}, "must be an integer, at least 1"),
+    ],
+)
+async def test_invalid_options_of_send_many_are_refused_before_anything_is_sent(
+    options: dict[str, Any], complaint: str
+) -> None:
+    async with App("headwater://memory") as app:
+        with pytest.raises(HeadwaterError, match=complaint):
+            await app.send_many(orders, [Order(1), Order(2)], **options)
+        assert await app.send_many(orders, [], dedupe=name, after="1s") == []
+        (kept,) = await app.send_many(orders, [Order(1)], after="1h", dedupe=["a"])
+        assert kept.id == (await app.send(orders, Order(1), after="1h", dedupe="a")).id
+
+
 @pytest.mark.slow
 async def test_the_error_for_an_unknown_outcome_says_that_sending_again_is_safe(
     monkeypatch: pytest.MonkeyPatch,
@@ -149,6 +245,15 @@ async def test_send_with_wait_returns_when_replicas_have_the_message(
         entries: Any = await look.xrange("orders")
         assert [one[0].decode() for one in entries] == [entry_id]
 
+        # And so it is with a name, also if the message was added before
+        assert await app.send(orders, Order(1), wait=1, dedupe="x")
+        assert await app.send(orders, Order(1), wait=1, dedupe="x")
+        later = await app.send_many(
+            orders, [Order(1), Order(2)], wait=1, dedupe=["a", "b"], after="1h"
+        )
+        scheduled: Any = await look.xrange(later_key("orders"))
+        assert [entry[0].decode() for entry in scheduled] == [one.id for one in later]
+
         # And with wait=2 the error has the id of the added message
         monkeypatch.setattr(streams, "REPLICAS_TIMEOUT_MS", 50)
         with pytest.raises(NotReplicated, match="1 of 2 replicas confirmed") as raised:
@@ -170,7 +275,6 @@ async def test_send_with_wait_raises_on_a_server_without_replicas(
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"dedupe": "x", "wait": 1}, "dedupe= and wait= exclude each other"),
         ({"dedupe": ""}, "must be a name"),
         ({"dedupe": 17}, "dedupe=17 must be a name"),
         ({"wait": 0}, "must be an integer, at least 1"),

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from headwater.errors import DeclarationError, HeadwaterError, NotReplicated
-from headwater.groups.scheduling import GROUP
+from headwater.groups.capabilities import probe
+from headwater.groups.member import join
+from headwater.groups.operation import perform
+from headwater.groups.scheduling import GROUP, publish_by_script, publisher_of
 from headwater.messages import later_key
 from headwater.worker import App, Scheduled, Stream, scheduler
 from headwater.worker import stream as streams
@@ -156,6 +159,91 @@ async def test_several_workers_publish_each_message_once(store: Store) -> None:
         await eventually(lambda: sum(len(handled) for _app, handled in apps) >= 100)
         await eventually(store.settled)
     assert sorted(one.id for one in await store.results(orders)) == list(range(100))
+
+
+async def overdue(store: Store, count: int) -> None:
+    """Schedule orders that are due at once, while no worker runs."""
+    pipeline = store.look.pipeline(transaction=False)
+    for number in range(count):
+        pipeline.xadd(LATER, {"id": number, "hw.after": number % 2})
+    await pipeline.execute()
+
+
+async def test_many_due_messages_are_published_with_few_commands(store: Store) -> None:
+    # Given 4,000 messages that are due, and a worker that publishes to their stream and does not read it
+    app = store.app()
+
+    @app.consumer(invoices, group="g", into=orders)
+    async def correct(invoice: Invoice) -> Order | None: ...
+
+    await overdue(store, 4_000)
+    await store.look.config_resetstat()
+
+    # When it publishes them, then hundreds share a command
+    async with working(app):
+        await eventually(lambda: published_all(store, 4_000))
+    stats: Any = await store.look.info("commandstats")
+    commands = [
+        stats.get(f"cmdstat_{one}", {"calls": 0})["calls"] for one in ("evalsha", "xsettle")
+    ]
+    assert sum(commands) < 50
+    assert await waiting(store) == 0
+
+
+@pytest.mark.parametrize("any_store", ["redis-8.2", "redis-7.0", "valkey-9.1"], indirect=True)
+@pytest.mark.parametrize(("size", "most"), [(10, 200), (300_000, 8)])
+@pytest.mark.parametrize("after", [0, 60_000])
+async def test_one_step_of_the_script_moves_few_messages_or_a_megabyte(
+    store: Store, size: int, most: int, after: int
+) -> None:
+    # Given 300 messages that nobody has read, due now or later
+    pipeline = store.look.pipeline(transaction=False)
+    for number in range(300 if size == 10 else 30):
+        pipeline.xadd(LATER, {"id": number, "data": b"x" * size, "hw.after": after})
+    await pipeline.execute()
+    member = publisher_of("orders", "me", await perform(store.look, probe()))
+    await perform(store.look, join(member))
+
+    # When the script runs once, then it has published or delayed a part, and there is more
+    more, _handled = await perform(store.look, publish_by_script(member, "orders"))
+    done = len(await store.pending(GROUP, LATER)) if after else await store.look.xlen("orders")
+    assert more
+    assert 0 < done <= most
+
+
+async def test_a_worker_that_is_killed_while_it_publishes_many_loses_none_and_repeats_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headwater.groups import scheduling
+
+    monkeypatch.setattr(scheduling, "CLAIM_AFTER_MS", 300)
+    count = 3_000
+    await overdue(store, count)
+
+    # Given workers that are killed one after another while they publish what is due
+    app, _handled = billing(store)
+    async with app:
+        for part in (1, 800, 1_600):
+            running = worker(app)
+            running.start()
+
+            async def reached(part: int = part) -> bool:
+                return int(await store.look.xlen("orders")) >= part
+
+            await eventually(reached)
+            killed(running)
+            await buried(running)
+    assert await waiting(store) > 0
+
+    # When one keeps running, then every message is published once
+    async with working(app):
+        await eventually(lambda: published_all(store, count))
+    assert sorted(one.id for one in await store.results(orders)) == list(range(count))
+    assert await waiting(store) == 0
+
+
+async def published_all(store: Store, count: int) -> bool:
+    return int(await store.look.xlen("orders")) >= count
 
 
 async def test_a_cancelled_message_is_not_published(store: Store) -> None:
@@ -329,6 +417,27 @@ async def test_killed_worker_processes_publish_each_message_once(store: Store) -
 
         await eventually(all_published)
     assert sorted(one.id for one in await store.results(orders)) == list(range(300))
+    assert await waiting(store) == 0
+
+
+@pytest.mark.slice
+@pytest.mark.parametrize("any_store", ["headwater", "redis-8.2", "valkey-9.1"], indirect=True)
+async def test_a_process_that_is_killed_in_the_middle_of_many_due_messages_repeats_none(
+    store: Store,
+) -> None:
+    # Given 20,000 messages that are due, and a process that is killed while it publishes them
+    count = 20_000
+    await overdue(store, count)
+    with one_worker(store.url) as process:
+        await eventually(lambda: published_all(store, 2_000))
+        process.signal(signal.SIGKILL)
+        process.wait()
+    assert await waiting(store) > 0
+
+    # When another one runs, then each is published once; what the first had read is late by ten seconds
+    with one_worker(store.url):
+        await eventually(lambda: published_all(store, count))
+    assert sorted(one.id for one in await store.results(orders)) == list(range(count))
     assert await waiting(store) == 0
 
 

@@ -14,9 +14,10 @@ import click
 from headwater.cli import positions
 from headwater.cli.arguments import MaybeGroup, StreamName, duration
 from headwater.cli.command import CommandGroup, Option, Positional, watched
-from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, show
+from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
+from headwater.names import quoted
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
@@ -64,8 +65,20 @@ def _print_streams(found: list[StreamSummary], output: OutputFormat) -> None:
             for one in found
         ]
         print_table(("STREAM", "ENTRIES", "GROUPS", "PENDING", "UNREAD"), rows)
+        for one in found:
+            if one.schedule is not None:
+                say(f"{quoted(one.stream)}: {one.schedule}: {_ticks(one)}")
 
     show([one._asdict() for one in found], output, table, StreamSummary._fields)
+
+
+def _ticks(one: StreamSummary) -> str:
+    last, left = one.last_tick_ms, one.next_tick_ms
+    said = "no tick yet" if last is None else f"last tick {length_of_time(last)} ago"
+    if left is None:
+        return said
+    late = f"the next was due {length_of_time(-left)} ago"
+    return f"{said}, {late if left < 0 else f'next in {length_of_time(left)}'}"
 
 
 def number(count: int | None) -> str:

@@ -89,7 +89,7 @@ def is_repeatable(command: Command) -> bool:
         given = [*words[1:2], *map(_word, command[1:2])]
         return bool(given) and f"{name} {given[0]}" in REPEATABLE
     if name == "XADD":
-        return _has_idempotent_id(_all_words(command))
+        return _has_idempotent_id([*words, *command[1:]] if len(words) > 1 else command)
     return False
 
 
@@ -126,17 +126,17 @@ def _all_words(command: Command) -> list[str]:
     return [*_words(command[0]), *map(_word, command[1:])]
 
 
-def _has_idempotent_id(words: list[str]) -> bool:
+def _has_idempotent_id(command: Command) -> bool:
     """Return whether XADD's options, between key and id, include IDMP or IDMPAUTO."""
     index = 2
-    while index < len(words):
-        word = words[index]
+    while index < len(command):
+        word = _word(command[index])
         if word in {"IDMP", "IDMPAUTO"}:
             return True
         if word in _XADD_FLAGS:
             index += 1
         elif word in {"MAXLEN", "MINID", "LIMIT"}:
-            index += 3 if words[index + 1 : index + 2] in (["="], ["~"]) else 2
+            index += 3 if [*map(_word, command[index + 1 : index + 2])] in (["="], ["~"]) else 2
         else:
             return False
     return False

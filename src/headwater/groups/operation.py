@@ -272,14 +272,12 @@ def _wire(command: Command) -> list[Word]:
     Its name is bytes: redis-py converts the replies of commands whose name is a str; unconverted replies are faster,
     and the same in either protocol version. So is text that is not ASCII: redis-py cannot encode all names.
     """
-    name = command[0]
-    return [
-        name.encode() if isinstance(name, str) else name,
-        *(
-            bytes_of(one) if isinstance(one, str) and not one.isascii() else one
-            for one in command[1:]
-        ),
+    words = [
+        bytes_of(one) if isinstance(one, str) and not one.isascii() else one for one in command
     ]
+    name = words[0]
+    words[0] = name.encode() if isinstance(name, str) else name
+    return words
 
 
 def _judged(reply: Any) -> Any:

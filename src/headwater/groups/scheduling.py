@@ -21,7 +21,16 @@ from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import Capabilities
 from headwater.groups.claiming import Delivered
 from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, accepted, executed, server_ms
+from headwater.groups.operation import (
+    Operation,
+    Refused,
+    Word,
+    accepted,
+    executed,
+    refused,
+    server_ms,
+)
+from headwater.groups.scripts import PUBLISH_DUE
 from headwater.groups.settling import LUA_WORDS, Addition, How, Settlement, SettleOutcome, settle
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import LATE_FIELD, Pairs, delays_key, later_key
@@ -33,6 +42,15 @@ GROUP: Final = "hw"
 CLAIM_AFTER_MS: Final = 10_000
 """``claim_after`` of the group. A worker owns a scheduled message for the time of one settlement; if it is
 killed then, the message is late by this."""
+
+READ_BESIDE_SCRIPT: Final = 64
+"""Most entries of a read if a script publishes (`publish_by_script`)."""
+
+SCRIPT_ENTRIES: Final = 200
+"""Entries that one call of the script publishes: two milliseconds of the server's time."""
+
+SCRIPT_BYTES: Final = 1024 * 1024
+"""Size of the content at which a call of the script ends."""
 
 REFUSED_MS: Final = 60_000
 """After this time, a message that its stream refused is tried again."""
@@ -47,14 +65,6 @@ AFTER_FIELD: Final = b"hw.after"
 MAXLEN_FIELD: Final = b"hw.maxlen"
 
 
-class Placed(NamedTuple):
-    """A scheduled message: its id in the stream of scheduled messages, and its due time, in Unix milliseconds
-    of the store."""
-
-    id: str
-    due_ms: int
-
-
 def deferred(addition: Addition, after_ms: int) -> Addition:
     """Return the entry that is published as ``addition`` after ``after_ms``."""
     if 2 * len(addition.fields) > LUA_WORDS:
@@ -62,22 +72,11 @@ def deferred(addition: Addition, after_ms: int) -> Addition:
             f"a message of {len(addition.fields)} fields for {addition.stream!r} cannot be scheduled: "
             f"after= takes at most {LUA_WORDS // 2}; write it as one field (codec='json')"
         )
-    fields: Pairs = list(addition.fields)
-    if addition.maxlen is not None:
-        fields.append((MAXLEN_FIELD, b"%d" % addition.maxlen))
-    fields.append((AFTER_FIELD, b"%d" % after_ms))
-    return Addition(later_key(addition.stream), fields)
-
-
-def place(entry: Addition, after_ms: int, add: Operation[str], *, once: bool) -> Operation[Placed]:
-    """Schedule a message by ``add``. With ``once``, the store may find an earlier message of the same name
-    instead; then return that one and its due time."""
-    entry_id = yield from add
-    if once:
-        replies = yield [["XRANGE", entry.stream, entry_id, entry_id]]
-        for found, flat in accepted(replies[0]):
-            return Placed(entry_id, due_ms(found, flat))
-    return Placed(entry_id, StreamID.parse(entry_id).ms + after_ms)
+    after = (AFTER_FIELD, b"%d" % after_ms)
+    if addition.maxlen is None:
+        return Addition(later_key(addition.stream), [*addition.fields, after])
+    maxlen = (MAXLEN_FIELD, b"%d" % addition.maxlen)
+    return Addition(later_key(addition.stream), [*addition.fields, maxlen, after])
 
 
 def cancel(stream: str, entry_id: str) -> Operation[bool]:
@@ -140,14 +139,45 @@ def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Oper
     settled.
     """
     now = server_ms((yield [["TIME"]])[0])
-    refused: list[Refusal] = []
+    problems: list[Refusal] = []
     decided = [_settlement(stream, one, now) for one in found]
     for settlements in _batches(decided):
         outcomes = yield from settle(member, settlements)
         refusals = _refusals(settlements, outcomes)
-        yield from settle(member, [Settlement(one.id, How.SILENT, REFUSED_MS) for one in refusals])
-        refused += refusals
-    return Handled(refused, min((one.delay_ms for one in decided if one.delay_ms), default=None))
+        yield from _postpone(member, refusals)
+        problems += refusals
+    return Handled(problems, min((one.delay_ms for one in decided if one.delay_ms), default=None))
+
+
+def publish_by_script(member: Member, stream: str) -> Operation[tuple[bool, Handled]]:
+    """Publish due entries by a script, and delay new ones. Return whether there may be more to publish now.
+
+    For servers without Headwater's commands. No member owns an entry between two calls, so nothing has to be
+    claimed if the process is killed. Raises what `publish_due` raises.
+    """
+    keys = [*member.keys, stream]
+    words: list[Word] = [*member.who, SCRIPT_ENTRIES, SCRIPT_BYTES, LUA_WORDS]
+    try:
+        more, next_ms, errors = yield from PUBLISH_DUE.call(keys, words)
+    except Refused as error:
+        if error.code != "TRYAGAIN":
+            raise
+        return False, Handled(
+            [], None
+        )  # the slot migrates; what a read returns is published nevertheless
+    refusals = [Refusal(one, refused(text.decode("utf-8", "replace"))) for one, text in errors]
+    for one in refusals:
+        if remedy(one.error, Step.SETTLE) is not Remedy.FAIL:
+            raise one.error
+    yield from _postpone(member, refusals)
+    return bool(more), Handled(refusals, None if next_ms < 0 else next_ms)
+
+
+def _postpone(member: Member, refusals: Sequence[Refusal]) -> Operation[None]:
+    """Delay messages that their stream refused."""
+    parked = not member.able.verbs  # then the member does not own them
+    again = [Settlement(one.id, How.SILENT, REFUSED_MS, any_owner=parked) for one in refusals]
+    yield from settle(member, again)
 
 
 def _settlement(stream: str, one: Delivered, now: int) -> Settlement:

@@ -140,6 +140,81 @@ return outcomes
 """
 )
 
+PUBLISH_DUE = Script(
+    _PROLOGUE
+    + """
+-- Publish parked entries that are due to KEYS[3], and what nobody has read yet; park new ones that are not due.
+-- ARGV[4] most entries, [5] size in bytes of their content after which it ends, [6] most words of an XADD.
+-- Returns 1 if there may be more to do, milliseconds until the next entry is due or -1, {{id, error}, …} of
+-- entries that the stream refused: those stay as they are.
+local destination, limit, most, words = KEYS[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local taken, size, refused = 0, 0, {}
+-- Remove the last field if it is the number 'name', and return it.
+local function number(fields, name)
+  local n = #fields
+  if fields[n - 1] ~= name or not string.find(fields[n], '^%d+$') then return nil end
+  local found = tonumber(fields[n])
+  fields[n], fields[n - 1] = nil, nil
+  return found
+end
+local function note_size(fields)
+  for _, word in ipairs(fields) do size = size + #word end
+end
+local function publish(id, fields, after)
+  local added
+  local maxlen = number(fields, 'hw.maxlen')
+  local late = now - tonumber(string.match(id, '^%d+')) - after
+  if late >= 1000 and #fields + 2 <= words then
+    fields[#fields + 1] = 'hw.late'
+    fields[#fields + 1] = whole(late)
+  end
+  if #fields > words then
+    added = {err = 'ERR too many fields for one XADD in Lua'}
+  elseif maxlen then
+    added = redis.pcall('XADD', destination, 'MAXLEN', '~', whole(maxlen), '*', unpack(fields))
+  else
+    added = redis.pcall('XADD', destination, '*', unpack(fields))
+  end
+  if type(added) == 'table' and added.err then
+    refused[#refused + 1] = {id, added.err}
+    return
+  end
+  redis.call('XACK', stream, group, id)
+  redis.call('XDEL', stream, id)
+  redis.call('ZREM', delays, id)
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', delays, '-inf', whole(now), 'LIMIT', 0, limit)) do
+  if size >= most then break end
+  taken = taken + 1
+  local row = pending(id, true)
+  local entry = redis.call('XRANGE', stream, id, id)[1]
+  if row and row[2] == 'hw.parked' and entry then
+    note_size(entry[2])
+    publish(id, entry[2], number(entry[2], 'hw.after') or 0)
+  else
+    if row and not entry then redis.call('XACK', stream, group, id) end
+    redis.call('ZREM', delays, id)
+  end
+end
+while taken < limit and size < most do
+  local count = math.min(4, limit - taken)
+  local new = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', stream, '>')
+  if not new then break end
+  for _, entry in ipairs(new[1][2]) do
+    taken = taken + 1
+    local id, fields = entry[1], entry[2]
+    note_size(fields)
+    local after = number(fields, 'hw.after') or 0
+    local left = tonumber(string.match(id, '^%d+')) + after - now
+    if left > 0 then park(id, 0, left) else publish(id, fields, after) end
+  end
+end
+local following, first = -1, redis.call('ZRANGE', delays, 0, 0, 'WITHSCORES')
+if first[2] then following = math.max(0, tonumber(first[2]) - now) end
+return {(taken >= limit or size >= most) and 1 or 0, following, refused}
+"""
+)
+
 CLAIM = Script(
     _CLAIMING
     + """

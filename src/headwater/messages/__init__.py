@@ -30,6 +30,7 @@ from headwater.messages.keys import (
     EXPIRES_FIELD,
     LATE_FIELD,
     PARKED_CONSUMER,
+    RESERVED,
     RESERVED_PREFIX,
     SIGN_CONSUMER,
     TRACE_FIELDS,
@@ -55,6 +56,7 @@ from headwater.messages.keys import (
     poison_key,
     reader_key,
     related_key,
+    ticks_key,
     transfers_key,
 )
 
@@ -139,6 +141,7 @@ __all__ = [
     "EXPIRES_FIELD",
     "LATE_FIELD",
     "PARKED_CONSUMER",
+    "RESERVED",
     "RESERVED_PREFIX",
     "SIGN_CONSUMER",
     "TRACE_FIELDS",
@@ -172,6 +175,7 @@ __all__ = [
     "poison_key",
     "reader_key",
     "related_key",
+    "ticks_key",
     "trace_text",
     "transfers_key",
 ]

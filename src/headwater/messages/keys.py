@@ -6,6 +6,8 @@ Rule 2. A stream name that has a hash tag is not wrapped in another: its tag dec
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 Pairs = list[tuple[bytes, bytes]]
 """The fields of an entry: names and values, in order."""
 
@@ -160,9 +162,15 @@ def limited_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:limited:{group}")
 
 
+@lru_cache(maxsize=1024)
 def later_key(stream: str) -> str:
     """The stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
     return related_key(stream, ":hw:later")
+
+
+def ticks_key(stream: str) -> str:
+    """The hash of the rule by which ticks are added to ``stream``: ``{shop.sweep}:hw:ticks``."""
+    return related_key(stream, ":hw:ticks")
 
 
 def queries_key(stream: str) -> str:

@@ -32,6 +32,9 @@ from headwater.operations.times import length_of_time
 LEAST_LAG_MS = 1_000
 """A group whose oldest unread entry is younger is not slow."""
 
+LATE_TICK_MS = 60_000
+"""A tick that is due for longer was not added by a worker."""
+
 MOST_UNUSED = 100
 """A group with more consumers that own nothing and have stopped has workers that die again and again, or programs that
 never remove theirs: those that stop remove theirs, and workers remove the others after a day."""
@@ -49,6 +52,7 @@ class CauseName(StrEnum):
     POISON = "poison"
     GONE = "gone"
     TRIMMED = "trimmed unread"
+    NO_TICKS = "no ticks"
     HUNG = "hung"
     TRANSFER = "large transfer"
     SLOW = "slow"
@@ -57,6 +61,7 @@ class CauseName(StrEnum):
     DELAYED = "delayed"
     LIMITED = "limited"
     EXPIRED = "expired"
+    SCHEDULE = "schedule"
 
 
 class Cause(NamedTuple):
@@ -94,6 +99,7 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _poison(now)
     found += _gone(now)
     found += _trimmed(now)
+    found += _ticks(now)
     found += _hung(now)
     found += _transfers(now)
     if before is not None and not now.hung and not now.transfers and not now.limited.total:
@@ -103,7 +109,9 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _delayed(now)
     found += _limited(now)
     found += _expired(now)
-    return found
+    return sorted(
+        found, key=lambda one: one.name is CauseName.SCHEDULE
+    )  # the others are reported first
 
 
 def overdue_ms(seen: Observation) -> int:
@@ -226,6 +234,26 @@ def _trimmed(now: Observation) -> Iterator[Cause]:
             f"at least {_entries(now.never_read)} trimmed or deleted before the group read them: they are lost "
             "for it",
         )
+
+
+def _ticks(now: Observation) -> Iterator[Cause]:
+    """When messages are added to the stream, and whether nobody adds them."""
+    ticks = now.ticks
+    if ticks is None:
+        return
+    last = "no tick yet"
+    if ticks.ticked_ms is not None:
+        last = f"last tick {length_of_time(max(0, ticks.now_ms - ticks.ticked_ms))} ago"
+    left = None if ticks.next_ms is None else ticks.next_ms - ticks.now_ms
+    if left is not None and left < -LATE_TICK_MS:
+        yield Cause(
+            CauseName.NO_TICKS,
+            f"{ticks.rule}: {last}, and the next was due {length_of_time(-left)} ago: no worker adds it. Start one; "
+            "the declaration says whether missed ticks are added then",
+        )
+        return
+    following = "no next tick" if left is None else f"next in {length_of_time(max(0, left))}"
+    yield Cause(CauseName.SCHEDULE, f"{ticks.rule}: {last}, {following}", normal=True)
 
 
 def _hung(now: Observation) -> Iterator[Cause]:

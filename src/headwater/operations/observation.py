@@ -29,6 +29,7 @@ from headwater.groups.pending import (
     silent_after,
 )
 from headwater.groups.poison import Record
+from headwater.groups.ticks import TicksState, state_if_told
 from headwater.groups.trimmed import never_read
 from headwater.messages import poison_key
 from headwater.model import StreamID
@@ -63,6 +64,8 @@ class Observation(NamedTuple):
     """Why the server refuses what workers send."""
     unknown: Sequence[str]
     """What the server does not tell this user."""
+    ticks: TicksState | None
+    """The schedule by which messages are added to the stream, for the group that handles them."""
     hung: Mapping[str, str]
     """The consumers all of whose handlers hang, and what they say of it."""
     transfers: Mapping[str, str]
@@ -122,6 +125,7 @@ def observe(
         limited=(yield from read_limited(of.stream, of.name, list(examined))),
         expired=(yield from read_expired(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
+        ticks=(yield from state_if_told(of.stream, of.name)),
         refusals=refused,
         unknown=[*unknown, *untold],
     )

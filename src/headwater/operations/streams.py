@@ -21,6 +21,7 @@ from headwater.groups.operation import (
     server_ms,
 )
 from headwater.groups.pending import known_lag
+from headwater.groups.ticks import state_if_told
 from headwater.messages import delays_key
 from headwater.messages.keys import RESERVED
 from headwater.model import StreamID
@@ -40,6 +41,12 @@ class StreamSummary(NamedTuple):
     """Pending entries of all groups."""
     unread: int | None
     """What the group that is furthest behind has not read; None if there is no group, or it is unknown."""
+    schedule: str | None = None
+    """The rule by which ticks are added to the stream (`App.every`, `App.cron`); None if there is none."""
+    last_tick_ms: int | None = None
+    """How many milliseconds ago the last tick was."""
+    next_tick_ms: int | None = None
+    """In how many milliseconds the next tick is due; negative if it is late."""
 
 
 class GroupLag(NamedTuple):
@@ -88,18 +95,31 @@ def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
             except StreamMissing:
                 continue  # it was deleted meanwhile
             unread = [known_lag(row) for row in rows]
-            found.append(
-                StreamSummary(
-                    one,
-                    accepted(length),
-                    len(rows),
-                    sum(row[b"pending"] for row in rows),
-                    max(map(int, filter(None, unread)), default=0)
-                    if unread and None not in unread
-                    else None,
-                )
+            summary = StreamSummary(
+                one,
+                accepted(length),
+                len(rows),
+                sum(row[b"pending"] for row in rows),
+                max(map(int, filter(None, unread)), default=0)
+                if unread and None not in unread
+                else None,
             )
+            for row in rows:
+                summary = yield from _with_ticks(summary, text_of(row[b"name"]))
+            found.append(summary)
     return found
+
+
+def _with_ticks(summary: StreamSummary, group: str) -> Operation[StreamSummary]:
+    """Return the summary with its schedule, if ``group`` is the one that handles ticks."""
+    ticks = yield from state_if_told(summary.stream, group)
+    if ticks is None:
+        return summary
+    return summary._replace(
+        schedule=ticks.rule,
+        last_tick_ms=None if ticks.ticked_ms is None else max(0, ticks.now_ms - ticks.ticked_ms),
+        next_tick_ms=None if ticks.next_ms is None else ticks.next_ms - ticks.now_ms,
+    )
 
 
 def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[GroupLag]]:

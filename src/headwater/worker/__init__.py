@@ -14,6 +14,7 @@
     middleware    Middleware: hooks around every delivery and every published message
     statistics    Statistics: what a process has done, and its progress
     scheduled     Scheduled: a message that is published later
+    ticks         Tick: a call at a declared time
 
 Inside, `running` runs all consumers of a process and `loop` runs one of them, with the parts in its diagram.
 `supervise` starts the processes of ``headwater work``.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from headwater.worker.scheduled import Scheduled as Scheduled
     from headwater.worker.statistics import Statistics as Statistics
     from headwater.worker.stream import Stream as Stream
+    from headwater.worker.ticks import Tick as Tick
 
 _HOMES = {
     "Again": "headwater.worker.outcome",
@@ -53,6 +55,7 @@ _HOMES = {
     "Scheduled": "headwater.worker.scheduled",
     "Statistics": "headwater.worker.statistics",
     "Stream": "headwater.worker.stream",
+    "Tick": "headwater.worker.ticks",
     "Use": "headwater.worker.dependencies",
 }
 """Public name → the module that defines it. Each is imported on first access, so that those who use one module, such

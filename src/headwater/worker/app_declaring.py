@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeVar, Unpack
 
 from headwater.errors import DeclarationError
@@ -23,8 +24,10 @@ from headwater.worker.lifespan import hook
 from headwater.worker.middleware import Middleware
 from headwater.worker.on_dead import OnDeadOptions, declare_on_dead, stream_of_dead
 from headwater.worker.running import Running
+from headwater.worker.schedules import Cron, Every, Times
 from headwater.worker.statistics import Statistics
 from headwater.worker.stream import Stream
+from headwater.worker.ticks import ScheduleOptions, declare_schedule
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -122,6 +125,61 @@ class AppDeclaring(AppPublishing):
             self._register(declare_on_dead(handler, name, options))
             if isinstance(stream, Stream):
                 self._on_dead[stream.name] = name
+            return handler
+
+        return decorate
+
+    def every(
+        self, interval: str | timedelta, **options: Unpack[ScheduleOptions]
+    ) -> Callable[[H], H]:
+        """Declare that a function is called at an interval, by one of the workers.
+
+        >>> from headwater import App, Tick
+        >>> app = App(name="shop")
+        >>> @app.every("5m")
+        ... async def sweep(tick: Tick) -> None:
+        ...     print("sweep of", tick.time)
+
+        The times are the multiples of the interval since 1970: ``"5m"`` is at 12:00, 12:05, 12:10. Each call is a
+        message, a *tick*, of the stream ``shop.sweep``: it is added once, by whichever worker is first when the
+        clock of the store says that it is due; it is retried and becomes a dead letter as other messages. The
+        function gets a `Tick` if it has a parameter for one.
+
+        ``options`` are those of `ScheduleOptions`. Raises `DeclarationError` for an interval shorter than 100 ms,
+        and what `App.consumer` raises.
+        """
+        return self._scheduled(Every(interval), options)
+
+    def cron(
+        self, expression: str, *, timezone: str = "UTC", **options: Unpack[ScheduleOptions]
+    ) -> Callable[[H], H]:
+        """Declare that a function is called at the times of a cron expression, by one of the workers.
+
+        >>> from headwater import App, Tick
+        >>> app = App(name="shop")
+        >>> @app.cron("0 3 * * *", timezone="Europe/Berlin")
+        ... async def close_the_day(tick: Tick) -> None:
+        ...     print("the day that ended before", tick.time)
+
+        The expression has five fields: minute, hour, day of the month, month, day of the week; or six, with the
+        second first. When clocks change, an expression with a fixed minute and hour runs once a day: a time that
+        is skipped is at the change, and one that occurs twice is the first of the two. Others follow the time
+        that has really passed. Everything else is as with `App.every`.
+
+        ``options`` are those of `ScheduleOptions`. Raises `DeclarationError` for an expression or a zone that is
+        wrong, and what `App.consumer` raises.
+        """
+        return self._scheduled(Cron(expression, timezone), options)
+
+    def _scheduled(self, times: Times, options: ScheduleOptions) -> Callable[[H], H]:
+        def decorate(handler: H) -> H:
+            found = declare_schedule(handler, times, self.name, options)
+            if any(one.stream.name == found.stream.name for one in self.consumers):
+                raise DeclarationError(
+                    f"{found.name}: the app has a consumer of {found.stream.name!r} already; give the schedule "
+                    "another name="
+                )
+            self._register(found)
             return handler
 
         return decorate

@@ -6,17 +6,16 @@ import asyncio
 import threading
 from collections.abc import Iterable
 from datetime import timedelta
-from functools import partial
 from typing import Any, Self, overload
 
 from headwater.errors import HeadwaterError
-from headwater.groups.scheduling import Placed
+from headwater.groups.adding import Adding
 from headwater.worker.connections import Connections
 from headwater.worker.extensions import Extensions
 from headwater.worker.open_apps import left, open_apps, opened
 from headwater.worker.publishing import Publisher
 from headwater.worker.scheduled import Scheduled
-from headwater.worker.stream import Stream
+from headwater.worker.stream import Durations, Names, Sending, Stream
 
 
 def _refuse_in_loop(stream: str, *, use: str = "await send") -> None:
@@ -83,26 +82,36 @@ class AppPublishing:
         The same as `Stream.send`, which describes the options and errors. Use this method if several apps are
         open.
         """
-        single = stream.single_addition(message, **options)
-        if single is None:
-            return (await self.send_many(stream, [message]))[0]
-        with self._extensions.publishing([single.addition]) as ids:
-            sent = await self._publisher.send_one(
-                single.addition, single.operation, repeatable=single.repeatable
-            )
-            ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
-        return self._handle(single.addition.stream, sent)
+        sending = stream.sending([message], single=True, **options)
+        sent: str | Scheduled = (await self._send(sending))[0]
+        return sent
 
-    def _handle(self, stream: str, sent: str | Placed) -> str | Scheduled:
-        if isinstance(sent, str):
-            return sent
-        return Scheduled(
-            stream,
-            sent.id,
-            due_ms=sent.due_ms,
-            cancel=partial(self._publisher.cancel, stream),
-            cancel_blocking=partial(self._cancel_blocking, stream),
-        )
+    async def _send(self, sending: Sending) -> list[Any]:
+        with self._extensions.publishing(sending.additions) as ids:
+            if sending.plain:
+                ids += await self._publisher.send(sending.additions)
+                return ids
+            adding = sending.adding()
+            ids += await self._publisher.send_apart(adding, sending.additions)
+        return self._handles(sending, adding)
+
+    def _publish(self, sending: Sending) -> list[Any]:
+        with self._extensions.publishing(sending.additions) as ids:
+            adding = sending.adding()
+            ids += self._publisher.publish(adding, sending.additions)
+        return self._handles(sending, adding)
+
+    def _handles(self, sending: Sending, adding: Adding) -> list[Any]:
+        """Return the ids of the messages that were added, or a `Scheduled` for each of those that wait."""
+        if sending.after_ms is None:
+            return adding.outcomes
+        cancel, cancel_blocking = self._publisher.cancel, self._cancel_blocking
+        return [
+            Scheduled(to.stream, str(one), due, cancel=cancel, cancel_blocking=cancel_blocking)
+            for to, one, due in zip(
+                sending.additions, adding.outcomes, adding.due_ms(), strict=True
+            )
+        ]
 
     def _cancel_blocking(self, stream: str, scheduled_id: str) -> bool:
         _refuse_in_loop(stream, use="await cancel")
@@ -116,12 +125,31 @@ class AppPublishing:
         """The same as `App.cancel`, for code without an event loop."""
         return self._cancel_blocking(_whole(stream), scheduled_id)
 
-    async def send_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
+    @overload
+    async def send_many(
+        self,
+        stream: Stream[Any],
+        messages: Iterable[Any],
+        *,
+        dedupe: Names = None,
+        wait: int | None = None,
+        after: None = None,
+    ) -> list[str]: ...
+    @overload
+    async def send_many(
+        self,
+        stream: Stream[Any],
+        messages: Iterable[Any],
+        *,
+        dedupe: Names = None,
+        wait: int | None = None,
+        after: Durations,
+    ) -> list[Scheduled]: ...
+    async def send_many(
+        self, stream: Stream[Any], messages: Iterable[Any], **options: Any
+    ) -> list[str] | list[Scheduled]:
         """Add messages to ``stream`` in order and return their ids; the same as `Stream.send_many`."""
-        additions = [stream.addition(message) for message in messages]
-        with self._extensions.publishing(additions) as ids:
-            ids += await self._publisher.send(additions)
-        return ids
+        return await self._send(stream.sending(list(messages), **options))
 
     @overload
     def publish(
@@ -150,24 +178,37 @@ class AppPublishing:
 
         Raises `HeadwaterError` in a thread that runs an event loop, which it would block.
         """
-        single = stream.single_addition(message, **options)
-        if single is None:
-            return self.publish_many(stream, [message])[0]
+        sending = stream.sending([message], single=True, **options)
         _refuse_in_loop(stream.name)
-        with self._extensions.publishing([single.addition]) as ids:
-            sent = self._publisher.publish_one(
-                single.addition, single.operation, repeatable=single.repeatable
-            )
-            ids.append(str(sent.id) if isinstance(sent, Placed) else sent)
-        return self._handle(single.addition.stream, sent)
+        sent: str | Scheduled = self._publish(sending)[0]
+        return sent
 
-    def publish_many(self, stream: Stream[Any], messages: Iterable[Any]) -> list[str]:
+    @overload
+    def publish_many(
+        self,
+        stream: Stream[Any],
+        messages: Iterable[Any],
+        *,
+        dedupe: Names = None,
+        wait: int | None = None,
+        after: None = None,
+    ) -> list[str]: ...
+    @overload
+    def publish_many(
+        self,
+        stream: Stream[Any],
+        messages: Iterable[Any],
+        *,
+        dedupe: Names = None,
+        wait: int | None = None,
+        after: Durations,
+    ) -> list[Scheduled]: ...
+    def publish_many(
+        self, stream: Stream[Any], messages: Iterable[Any], **options: Any
+    ) -> list[str] | list[Scheduled]:
         """The same as `App.send_many`, for code without an event loop."""
         _refuse_in_loop(stream.name)
-        additions = [stream.addition(message) for message in messages]
-        with self._extensions.publishing(additions) as ids:
-            ids += self._publisher.publish(additions)
-        return ids
+        return self._publish(stream.sending(list(messages), **options))
 
     # --- opening for publishing -------------------------------------------------------------------
 

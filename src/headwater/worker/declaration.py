@@ -26,6 +26,7 @@ from headwater.worker.group_start import group_start
 from headwater.worker.handlers import Bound, Call, bind
 from headwater.worker.limit import ConsumerLimits, Limit, declared_limits
 from headwater.worker.retry import Backoff
+from headwater.worker.schedules import Schedule
 from headwater.worker.stream import Stream
 
 DEFAULT_RETRY = Backoff("1s", factor=2, ceiling="5m", jitter=0.2)
@@ -175,6 +176,8 @@ class Consumer:
     batch: BatchSize | None = None
     """When a batch is complete, if the handler gets batches; else None."""
     order_by: Callable[[Any], Hashable] | None = None
+    schedule: Schedule | None = None
+    """When messages are added, for a handler of ``@app.every`` or ``@app.cron``."""
     measured: bool = False
     """How many entries wait beyond the running ones follows the duration of handlers; ``prefetch`` is the most."""
     executor: Executor = "thread"
@@ -247,7 +250,7 @@ def declare(
     contradict each other."""
     _check_streams(stream, into, dead)
     _check_kinds(group, order_by, retry, delete)
-    bound = bind(handler, stream.type, has_results=into is not None, in_batches=batch is not None)
+    bound = _bind(handler, stream, into, batch)
     claim_after_ms, lease_ms = _lease(claim_after, lease)
     _check_numbers(max_deliveries=max_deliveries, max_crashes=max_crashes)
     measured = prefetch is None and order_by is None
@@ -298,6 +301,21 @@ def _starts(
         "expired_dead": on_expired == "dead",
         "limits": declared_limits(limit, stream),
     }
+
+
+def _bind(
+    handler: Callable[..., Any],
+    stream: Stream[Any],
+    into: Stream[Any] | None,
+    batch: BatchSize | None,
+) -> Bound:
+    return bind(
+        handler,
+        stream.type,
+        has_results=into is not None,
+        in_batches=batch is not None,
+        optional=stream.message_optional,
+    )
 
 
 def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:

@@ -37,10 +37,15 @@ class Bound(NamedTuple):
 
 
 def bind(
-    handler: Callable[..., Any], message_type: Any, *, has_results: bool, in_batches: bool = False
+    handler: Callable[..., Any],
+    message_type: Any,
+    *,
+    has_results: bool,
+    in_batches: bool = False,
+    optional: bool = False,
 ) -> Bound:
     """Return how to call ``handler`` with a message or a `Batch`, and with the `Delivery` and dependencies
-    that it has parameters for.
+    that it has parameters for. With ``optional`` it need not take the message.
 
     Raises `DeclarationError` for a handler that cannot be called so.
     """
@@ -58,9 +63,10 @@ def bind(
             f"handler {name}: a batch has no single Delivery for parameter {wants_delivery[0]!r}; use "
             "deliveries of the batch, one for each item"
         )
-    if not others or others[0].kind in _BY_NAME_ONLY:
+    takes = bool(others) and others[0].kind not in _BY_NAME_ONLY
+    if not takes and not optional:
         raise DeclarationError(f"handler {name} takes no message: its first parameter gets it")
-    for extra in others[1:]:
+    for extra in others[1:] if takes else others:
         if extra.default is inspect.Parameter.empty and extra.kind not in (
             inspect.Parameter.VAR_POSITIONAL,
             inspect.Parameter.VAR_KEYWORD,
@@ -71,7 +77,8 @@ def bind(
                 "parameters with Use."
             )
     check = _check_batch if in_batches else _check_message
-    check(name, hints.get(others[0].name), message_type)
+    if takes:
+        check(name, hints.get(others[0].name), message_type)
     if has_results and hints.get("return", ...) is type(None):
         raise DeclarationError(
             f"handler {name} is declared to return None, so `into` would publish nothing"
@@ -79,8 +86,11 @@ def bind(
     is_async = inspect.iscoroutinefunction(target)
     check_scopes(needs, f"handler {name}", is_async=is_async)
     bound = _call if not needs else _call_with_values
-    call = bound(handler, others[0], wants_delivery, parameters)
-    plain = None if wants_delivery or needs else handler
+    if takes:
+        call = bound(handler, others[0], wants_delivery, parameters)
+    else:
+        call = _call_without_message(handler, wants_delivery)
+    plain = None if wants_delivery or needs or not takes else handler
     return Bound(call, plain, is_async, name, needs)
 
 
@@ -151,6 +161,12 @@ def _call(
         return lambda value, delivery: handler(value, **dict.fromkeys(wants_delivery, delivery))
     return lambda value, delivery: handler(
         **{message.name: value}, **dict.fromkeys(wants_delivery, delivery)
+    )
+
+
+def _call_without_message(handler: Callable[..., Any], wants_delivery: list[str]) -> Call:
+    return lambda _value, delivery, **values: handler(
+        **dict.fromkeys(wants_delivery, delivery), **values
     )
 
 

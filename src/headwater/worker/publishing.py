@@ -13,14 +13,15 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from headwater.client.redaction import redacted
-from headwater.errors import HeadwaterError, NotSent, OutcomeUnknown
-from headwater.groups.adding import CHUNK, Adding, add_one, may_be_added_later
+from headwater.errors import HeadwaterError, NotReplicated, NotSent, OutcomeUnknown
+from headwater.groups.adding import CHUNK, Adding, may_be_added_later
 from headwater.groups.operation import Operation, Refused, perform, run
 from headwater.groups.scheduling import cancel
 from headwater.groups.settling import Addition, size_of
@@ -119,8 +120,8 @@ class Publisher:
         if not additions:
             return []
         if len(additions) == 1 and size_of(additions) >= ALONE_BYTES:
-            one = additions[0]  # over a connection of its own, so that it delays no other
-            return [await self.send_one(one, lambda: add_one(one), repeatable=False)]
+            # Over a connection of its own, so that it delays no other.
+            return await self.send_apart(Adding(additions), additions)
         self._enter_loop()
         job = _Job(additions)
         self._jobs.append(job)
@@ -215,14 +216,32 @@ class Publisher:
             if shared.retire():
                 await shared.client.aclose()
 
-    async def send_one(
-        self, addition: Addition, make: Callable[[], Operation[T]], *, repeatable: bool
-    ) -> T:
-        """Add a message from a coroutine by its own operation, and return the operation's result."""
+    async def send_apart(self, adding: Adding, additions: Sequence[Addition]) -> list[str]:
+        """Add messages from a coroutine, not in a batch with others, and return their ids. ``additions`` are the
+        messages as errors name them."""
+        repeatable = adding.once is not None
+        for part in adding.parts():
+            with self._explaining(adding, additions, part):
+                await self._perform_apart(part.rest, repeatable=repeatable)
+        return all_added(additions, adding.outcomes)
+
+    @contextmanager
+    def _explaining(
+        self, adding: Adding, additions: Sequence[Addition], part: Adding
+    ) -> Iterator[None]:
+        """Complete the errors of adding a part."""
+        first = next((n for n, one in enumerate(adding.outcomes) if one is None), 0)
         try:
-            return await self._perform_apart(make, repeatable=repeatable)
+            yield
+        except NotReplicated as error:
+            begun = [*adding.outcomes[:first], *part.outcomes]
+            error.added = [one for one in begun if isinstance(one, str)]
+            error.missing = list(range(len(begun), len(additions)))
+            raise
         except failures() as error:
-            raise self._explained([addition], [None], error, repeatable=repeatable) from error
+            begun = [*adding.outcomes[:first], *part.outcomes]
+            repeatable = adding.once is not None
+            raise self._explained(additions, begun, error, repeatable=repeatable) from error
 
     async def _perform_apart(
         self, make: Callable[[], Operation[T]], *, repeatable: bool = False
@@ -262,27 +281,13 @@ class Publisher:
             )
         return NotSent(f"{what} could not be cancelled at {where}: {error}")
 
-    def publish_one(
-        self, addition: Addition, make: Callable[[], Operation[T]], *, repeatable: bool
-    ) -> T:
-        """The same as `send_one`, for code without an event loop."""
-        try:
-            return self._run(make, repeatable=repeatable)
-        except failures() as error:
-            raise self._explained([addition], [None], error, repeatable=repeatable) from error
-
-    def publish(self, additions: Sequence[Addition]) -> list[str]:
-        """The same as `send`, for code without an event loop. Thread-safe."""
-        outcomes: list[str | Refused | None] = []
-        for first in range(0, len(additions), CHUNK):
-            batch = Adding(additions[first : first + CHUNK])
-            try:
-                self._run(batch.rest)
-            except failures() as error:
-                outcomes += batch.outcomes
-                raise self._explained(additions, outcomes, error) from error
-            outcomes += batch.outcomes
-        return all_added(additions, outcomes)
+    def publish(self, adding: Adding, additions: Sequence[Addition]) -> list[str]:
+        """The same as `send_apart`, for code without an event loop. Thread-safe."""
+        repeatable = adding.once is not None
+        for part in adding.parts():
+            with self._explaining(adding, additions, part):
+                self._run(part.rest, repeatable=repeatable)
+        return all_added(additions, adding.outcomes)
 
     def _run(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
         """The same as `_perform`, in the caller's thread."""

@@ -102,6 +102,11 @@ class Running:
             connections=connections,
             shared=self._parts.connections,
             clock=clock,
+            schedules=[
+                one.schedule
+                for one in consumers
+                if one.schedule is not None and suspects is not Suspects.ONLY
+            ],
         )
 
     def _make_parts(self, lease_ms: int) -> ProcessParts:

@@ -12,16 +12,16 @@ class Scheduled:
     `Stream.cancel` cancels it by its ``id``, also from another process.
     """
 
-    __slots__ = ("_cancel", "_cancel_blocking", "due", "id", "stream")
+    __slots__ = ("_cancel", "_cancel_blocking", "_due_ms", "id", "stream")
 
     def __init__(
         self,
         stream: str,
         id: str,
-        *,
         due_ms: int,
-        cancel: Callable[[str], Awaitable[bool]],
-        cancel_blocking: Callable[[str], bool],
+        *,
+        cancel: Callable[[str, str], Awaitable[bool]],
+        cancel_blocking: Callable[[str, str], bool],
     ) -> None:
         self._cancel = cancel
         self._cancel_blocking = cancel_blocking
@@ -29,8 +29,12 @@ class Scheduled:
         """The name of the stream to which the message will be published."""
         self.id = id
         """The id of the scheduled message. In the stream the message will have another one."""
-        self.due = datetime.fromtimestamp(due_ms / 1000, UTC)
+        self._due_ms = due_ms
+
+    @property
+    def due(self) -> datetime:
         """When the message is due: a datetime in UTC, by the clock of the store."""
+        return datetime.fromtimestamp(self._due_ms / 1000, UTC)
 
     def __repr__(self) -> str:
         return f"<Scheduled {self.id} to {self.stream}, due {self.due.isoformat()}>"
@@ -40,8 +44,8 @@ class Scheduled:
 
         Returns False if it was published or cancelled before. Raises what `Stream.cancel` raises.
         """
-        return await self._cancel(self.id)
+        return await self._cancel(self.stream, self.id)
 
     def cancel_blocking(self) -> bool:
         """The same as `Scheduled.cancel`, for code without an event loop."""
-        return self._cancel_blocking(self.id)
+        return self._cancel_blocking(self.stream, self.id)

@@ -1,4 +1,4 @@
-"""Publishes scheduled messages when they are due, for every stream that an app's consumers use.
+"""Publishes scheduled messages when they are due, for every stream that an app's consumers use; adds ticks.
 
     Scheduler ── checks every second which streams have scheduled messages
         └── Serving, one for each: read ──▶ delay until due, or publish ──▶ read
@@ -19,9 +19,17 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import HeadwaterError
 from headwater.groups.capabilities import probe
 from headwater.groups.claiming import Delivered, MemberReader, recover
+from headwater.groups.content import ContentPages
 from headwater.groups.member import Member, join, retire
 from headwater.groups.operation import GroupVanished, perform
-from headwater.groups.scheduling import in_use, publish_due, publisher_of
+from headwater.groups.scheduling import (
+    READ_BESIDE_SCRIPT,
+    Handled,
+    in_use,
+    publish_by_script,
+    publish_due,
+    publisher_of,
+)
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import error_text
 from headwater.worker.clocks import Timers, sleep
@@ -29,6 +37,7 @@ from headwater.worker.connections import Connections, Pause, lost_connection
 from headwater.worker.declaration import Consumer
 from headwater.worker.loop import TaskEnded
 from headwater.worker.reaping import reap_regularly
+from headwater.worker.schedules import Schedule, Ticking
 from headwater.worker.shared_connection import SharedConnection, SharedConnections
 from headwater.worker.waiting import cancelled, ended
 
@@ -43,8 +52,6 @@ most."""
 
 RENEW_SECONDS = 60.0
 """How often the connection for these checks is replaced."""
-
-READ_ENTRIES = 64
 
 DEADLINE_SECONDS = 10.0
 """How long a reply may take."""
@@ -75,9 +82,11 @@ class Scheduler:
         connections: Connections,
         shared: SharedConnections,
         clock: Timers,
+        schedules: Sequence[Schedule] = (),
     ) -> None:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._streams = list(streams)
+        self._schedules = schedules
         self._consumer_name = consumer_name
         self._connections = connections
         self._shared = shared
@@ -91,6 +100,25 @@ class Scheduler:
         """Begin to check the streams."""
         if self._streams:
             self._begin("", self._look())
+        for schedule in self._schedules:
+            self._tick(schedule)
+
+    def _tick(self, schedule: Schedule) -> None:
+        who = f"ticks of {schedule.stream}"
+        pause = Pause()
+
+        def well() -> None:
+            pause.reset()
+            self._connections.availability.well(who)
+
+        ticking = Ticking(
+            schedule,
+            self._shared.of(schedule.stream),
+            self._clock,
+            failed=lambda error: _pause(self._connections, who, error, pause),
+            well=well,
+        )
+        self._begin(who, ticking.run(), name=who)
 
     async def stop(self) -> None:
         """Stop publishing. The entries of the last read are settled, and the consumers removed."""
@@ -113,6 +141,8 @@ class Scheduler:
         """Cancel all work, and wait until tasks have ended and connections are closed."""
         self._end()
         await ended(list(self._tasks.values()))
+        for schedule in self._schedules:
+            self._connections.availability.left(f"ticks of {schedule.stream}")
         self.failed.cancel()
 
     def _end(self) -> None:
@@ -120,8 +150,9 @@ class Scheduler:
         for task in list(self._tasks.values()):
             task.cancel()
 
-    def _begin(self, stream: str, work: Coroutine[Any, Any, None]) -> None:
-        name = f"publisher of scheduled messages of {stream}" if stream else "scheduler"
+    def _begin(self, stream: str, work: Coroutine[Any, Any, None], name: str = "") -> None:
+        if not name:
+            name = f"publisher of scheduled messages of {stream}" if stream else "scheduler"
         task = self._tasks[stream] = asyncio.create_task(work, name=name)
         task.add_done_callback(lambda task: self._ended(stream, task))
 
@@ -238,10 +269,17 @@ class Serving:
         reader = MemberReader(member, gone=self._gone, looks_for_gone=False)
         found, _gone = await perform(client, recover(member, []))
         await self._publish(client, reader, found)
+        pages, scripted = ContentPages(), not member.able.verbs
         while not cancelled():
             now = self._clock.monotonic()
-            found = await perform(client, reader.read(limit=READ_ENTRIES, now=now))
+            limit = min(pages.entries, READ_BESIDE_SCRIPT) if scripted else pages.entries
+            found = await perform(client, reader.read(limit=limit, now=now))
+            pages.read([one.fields for one in found])
             await self._publish(client, reader, found)
+            more = bool(found) and scripted
+            while more and not cancelled():
+                more, handled = await perform(client, publish_by_script(member, self._stream))
+                self._handled(reader, handled)
             self._pause.reset()
             self._connections.availability.well(self._who)
 
@@ -262,10 +300,15 @@ class Serving:
     ) -> None:
         if not found:
             return
-        refused, next_ms = await perform(client, publish_due(reader.member, self._stream, found))
-        if next_ms is not None:
-            reader.expect(self._clock.monotonic() + next_ms / 1000)
-        for refusal in refused:
+        self._handled(
+            reader, await perform(client, publish_due(reader.member, self._stream, found))
+        )
+
+    def _handled(self, reader: MemberReader, handled: Handled) -> None:
+        """Expect the next due entry, and log what was refused."""
+        if handled.next_ms is not None:
+            reader.expect(self._clock.monotonic() + handled.next_ms / 1000)
+        for refusal in handled.refused:
             log.error(
                 "scheduled message %s of %s is due, but the stream refuses it; publishing is repeated "
                 "every minute until the message is cancelled: %s",

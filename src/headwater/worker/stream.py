@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from datetime import timedelta
-from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, overload
 from weakref import WeakSet
 
 from headwater.errors import DeclarationError, HeadwaterError
-from headwater.groups.adding import add_once, add_one, add_replicated
-from headwater.groups.operation import Operation
-from headwater.groups.scheduling import Placed, deferred, place
+from headwater.groups.adding import Adding, Once, Replicas
 from headwater.groups.settling import Addition
 from headwater.messages import EXPIRES_FIELD, codec_for
 from headwater.worker.durations import milliseconds
@@ -30,14 +27,33 @@ REPLICAS_TIMEOUT_MS = 5_000
 """How long ``wait=`` waits for replicas."""
 
 
-class SingleAddition(NamedTuple):
-    """An addition that cannot share a batch with others, and the operation that sends it."""
+Names: TypeAlias = Callable[[Any], str] | Sequence[str] | None
+"""A name for each of many messages: a function of the message, or a sequence."""
 
-    addition: Addition
-    operation: Callable[[], Operation[Any]]
-    """Makes the operation, which returns the id, or the `Placed` of a scheduled message."""
-    repeatable: bool
-    """Whether sending it twice adds it only once."""
+Durations: TypeAlias = (
+    str | timedelta | Callable[[Any], str | timedelta] | Sequence[str | timedelta]
+)
+"""A duration for each of many messages: one for all, a function of the message, or a sequence."""
+
+
+class Sending(NamedTuple):
+    """Messages of one call, with its options."""
+
+    additions: list[Addition]
+    once: Once | None
+    after_ms: list[int] | None
+    replicas: Replicas | None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the messages can share a batch with others: there are no options."""
+        return self.once is None and self.after_ms is None and self.replicas is None
+
+    def adding(self) -> Adding:
+        """Return the operation that sends them, as the hooks of middleware left them."""
+        return Adding(
+            self.additions, once=self.once, after_ms=self.after_ms, replicas=self.replicas
+        )
 
 
 class Stream(Generic[M]):
@@ -75,6 +91,9 @@ class Stream(Generic[M]):
 
     Source: the command page of XADD; docs/guide/idempotent-producers.md for ``dedupe_window``.
     """
+
+    message_optional = False
+    """Whether a handler may have no parameter for the message."""
 
     def __init__(
         self,
@@ -138,56 +157,38 @@ class Stream(Generic[M]):
             name = partition_name(name, partition_of(self.key(message), self.partitions))
         return Addition(name, self.codec.encode(message), self.maxlen)
 
-    def single_addition(
+    def sending(
         self,
-        message: M,
+        messages: Sequence[M],
         *,
-        dedupe: str | None = None,
+        dedupe: Any = None,
         wait: int | None = None,
-        after: str | timedelta | None = None,
-        expires: str | timedelta | None = None,
-    ) -> SingleAddition | None:
-        """Return the addition of ``message`` with these options; None without options: then it can share a
-        batch."""
-        if dedupe is None and wait is None and after is None and expires is None:
-            return None
-        addition = self.addition(message)
-        if expires is not None:
-            lasts = milliseconds(expires, what="expires")
-            addition.fields.append((EXPIRES_FIELD, b"%d" % lasts))
-        add = self._adding(dedupe=dedupe, wait=wait)
-        if after is None:
-            return SingleAddition(addition, partial(add, addition), repeatable=dedupe is not None)
-        after_ms = milliseconds(after, what="after", least_ms=0)
-        once = dedupe is not None
-
-        def schedule() -> Operation[Placed]:
-            entry = deferred(addition, after_ms)
-            return place(entry, after_ms, add(entry), once=once)
-
-        return SingleAddition(addition, schedule, repeatable=once)
-
-    def _adding(
-        self, *, dedupe: str | None, wait: int | None
-    ) -> Callable[[Addition], Operation[str]]:
-        """Return the function that adds an entry with these options."""
-        if dedupe is not None:
-            name: object = dedupe
-            if wait is not None:
-                raise HeadwaterError(
-                    "dedupe= and wait= exclude each other: replicas cannot confirm a repeated message, "
-                    "which writes nothing"
-                )
-            if not isinstance(name, str) or not name:
-                raise HeadwaterError(f"dedupe={dedupe!r} must be a name, such as 'order-17'")
-            return partial(add_once, key=dedupe, window_ms=self.dedupe_window_ms)
-        if wait is None:
-            return add_one
-        if type(wait) is not int or wait < 1:
+        after: Any = None,
+        expires: Any = None,
+        single: bool = False,
+    ) -> Sending:
+        """Return ``messages`` with the options of `send_many`, or of `send` if there is a ``single`` one. Raises
+        `HeadwaterError` for invalid options."""
+        if wait is not None and (type(wait) is not int or wait < 1):
             raise HeadwaterError(
                 f"wait={wait!r} must be an integer, at least 1: the number of replicas"
             )
-        return partial(add_replicated, replicas=wait, timeout_ms=REPLICAS_TIMEOUT_MS)
+        once = after_ms = None
+        if dedupe is not None:
+            names = [dedupe] if single else _each(dedupe, messages, "dedupe", "a name")
+            for name in names:
+                if not isinstance(name, str) or not name:
+                    raise HeadwaterError(f"dedupe={name!r} must be a name, such as 'order-17'")
+            once = Once(names, self.dedupe_window_ms)
+        if after is not None:
+            after_ms = _durations(after, messages, "after", single=single, least_ms=0)
+        additions = [self.addition(message) for message in messages]
+        if expires is not None:
+            lasts = _durations(expires, messages, "expires", single=single, least_ms=1)
+            for addition, lasts_ms in zip(additions, lasts, strict=True):
+                addition.fields.append((EXPIRES_FIELD, b"%d" % lasts_ms))
+        replicas = None if wait is None else Replicas(wait, REPLICAS_TIMEOUT_MS)
+        return Sending(additions, once, after_ms, replicas)
 
     def belongs_to(self, app: OpenApp) -> None:
         """Record that ``app`` has a consumer of this stream, or one that publishes its results to it."""
@@ -235,8 +236,7 @@ class Stream(Generic[M]):
         - ``dedupe``: a name for the message, such as ``"order-17"``. A second message of that name
           within the stream's ``dedupe_window`` is not added, and the id of the first is returned. If the
           connection breaks after a message was sent, only a message with a name is sent again.
-        - ``wait``: how many replicas must have the message before this returns. Not together with
-          ``dedupe``.
+        - ``wait``: how many replicas must have the message before this returns.
         - ``after``: publish the message after this time, such as ``"10m"``, at most 366 days. Until then no
           group of the stream gets it. Returns a `Scheduled` instead of an id. Any worker with a consumer that
           reads this stream or publishes results to it publishes the message: up to a second late, later if
@@ -256,13 +256,56 @@ class Stream(Generic[M]):
         sent: str | Scheduled = await self._app().send(self, message, **options)
         return sent
 
-    async def send_many(self, messages: Iterable[M]) -> list[str]:
+    @overload
+    async def send_many(
+        self,
+        messages: Iterable[M],
+        *,
+        dedupe: Callable[[M], str] | Sequence[str] | None = None,
+        wait: int | None = None,
+        after: None = None,
+        expires: Durations | None = None,
+    ) -> list[str]: ...
+    @overload
+    async def send_many(
+        self,
+        messages: Iterable[M],
+        *,
+        dedupe: Callable[[M], str] | Sequence[str] | None = None,
+        wait: int | None = None,
+        after: Durations,
+        expires: Durations | None = None,
+    ) -> list[Scheduled]: ...
+    async def send_many(self, messages: Iterable[M], **options: Any) -> list[str] | list[Scheduled]:
         """Add messages in order, with few round trips, and return their ids.
 
-        Raises what `Stream.send` raises. After `NotSent` and `OutcomeUnknown`, ``error.added`` has the ids of
-        the messages that were added. The call is not a transaction.
+        >>> import asyncio
+        >>> from headwater import App
+        >>> app, orders = App("headwater://memory"), Stream("orders", dict[str, int], codec="json")
+        >>> async def main() -> None:
+        ...     async with app:
+        ...         name = lambda order: f"order-{order['id']}"
+        ...         ids = await orders.send_many([{"id": 1}, {"id": 2}, {"id": 1}], dedupe=name)
+        ...         print(ids[0] == ids[2] != ids[1])
+        ...         later = await orders.send_many([{"id": 3}, {"id": 4}], after=["10m", "20m"])
+        ...         print(later[1].due > later[0].due)
+        >>> asyncio.run(main())
+        True
+        True
+
+        The options are those of `Stream.send`:
+
+        - ``dedupe``: a function that returns the name of a message, or a sequence with a name for each.
+        - ``after``: a duration for all messages, a sequence with a duration for each, or a function of the
+          message. Returns a `Scheduled` for each message.
+        - ``expires``: like ``after``, how long handlers may take to start.
+        - ``wait``: how many replicas must have the messages.
+
+        Raises what `Stream.send` raises. After `NotSent`, `OutcomeUnknown` and `NotReplicated`, ``error.added``
+        has the ids of the messages that were added. The call is not a transaction.
         """
-        return await self._app().send_many(self, messages)
+        sent: list[str] | list[Scheduled] = await self._app().send_many(self, messages, **options)
+        return sent
 
     @overload
     def publish(
@@ -298,9 +341,30 @@ class Stream(Generic[M]):
         sent: str | Scheduled = self._app().publish(self, message, **options)
         return sent
 
-    def publish_many(self, messages: Iterable[M]) -> list[str]:
+    @overload
+    def publish_many(
+        self,
+        messages: Iterable[M],
+        *,
+        dedupe: Callable[[M], str] | Sequence[str] | None = None,
+        wait: int | None = None,
+        after: None = None,
+        expires: Durations | None = None,
+    ) -> list[str]: ...
+    @overload
+    def publish_many(
+        self,
+        messages: Iterable[M],
+        *,
+        dedupe: Callable[[M], str] | Sequence[str] | None = None,
+        wait: int | None = None,
+        after: Durations,
+        expires: Durations | None = None,
+    ) -> list[Scheduled]: ...
+    def publish_many(self, messages: Iterable[M], **options: Any) -> list[str] | list[Scheduled]:
         """The same as `Stream.send_many`, for code without an event loop."""
-        return self._app().publish_many(self, messages)
+        sent: list[str] | list[Scheduled] = self._app().publish_many(self, messages, **options)
+        return sent
 
     async def cancel(self, scheduled_id: str) -> bool:
         """Cancel the scheduled message with this id (`Scheduled.id`) and return whether it was still
@@ -332,6 +396,32 @@ class Stream(Generic[M]):
         raise HeadwaterError(
             f"several apps could publish to {self.name!r} ({names}): use app.send(stream, …)"
         )
+
+
+def _durations(
+    given: Any, messages: Sequence[Any], option: str, *, single: bool, least_ms: int
+) -> list[int]:
+    """Return a duration for each message, in milliseconds: ``given`` may be one for all."""
+    alike = single or isinstance(given, str | timedelta)
+    each = [given] * len(messages) if alike else _each(given, messages, option, "a duration")
+    known = {one: milliseconds(one, what=option, least_ms=least_ms) for one in set(each)}
+    return [known[one] for one in each]
+
+
+def _each(given: Any, messages: Sequence[Any], option: str, what: str) -> list[Any]:
+    """Return what ``given`` is for each message: a function of the message, or a sequence of values."""
+    if callable(given):
+        return [given(message) for message in messages]
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise HeadwaterError(
+            f"{option}={given!r} for several messages must be a function of the message, or a sequence with "
+            f"{what} for each, as in {option}=lambda order: …"
+        )
+    if len(given) != len(messages):
+        raise HeadwaterError(
+            f"{option}= has {len(given)} values for {len(messages)} messages: it needs {what} for each"
+        )
+    return list(given)
 
 
 def _check(name: object, maxlen: object) -> None:
