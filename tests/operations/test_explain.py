@@ -142,7 +142,7 @@ def test_a_suspected_poison_message_is_named_and_can_be_buried(
     # Given a message that was in flight in two processes that died
     core.client.xadd("s", {"v": "a"})
     (entry,) = core.read()
-    run(core.client, write(core.member, entry.id, Record(excused=2)))
+    run(core.client, write(core.member, {entry.id: Record(excused=2)}))
     # When explain's command is run
     (cause,) = [one for one in explain() if one["name"] == "poison"]
     assert cause["entries"] == [entry.id.decode()]

@@ -18,9 +18,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -62,10 +62,14 @@ options: Any = {
 }
 
 
-def declared(decorator: Any, stream: Stream[Job], **more: Any) -> Any:
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+def declared(decorator: Any, stream: Stream[Job], **more: Any) -> Callable[[H], H]:
     """Declare a consumer, if ``POOL_STREAMS`` names its stream. Each starts a process."""
     if stream.name in os.environ.get("POOL_STREAMS", "jobs").split():
-        return decorator(stream, **options, **more)
+        found: Callable[[H], H] = decorator(stream, **options, **more)
+        return found
     return lambda handler: handler
 
 

@@ -338,7 +338,7 @@ class ProcessPool:
 
     def _packed(self, message: Any, delivery: Delivery) -> bytes:
         """Return the request for a process. Raises `TypeError` for a message that cannot be sent there."""
-        sent = (message, None if self._plain else delivery, False)
+        sent: tuple[Any, Any, bool] = (message, None if self._plain else delivery, False)
         if isinstance(message, Batch):
             sent = (message.items, message.deliveries, True)
         try:
@@ -550,16 +550,14 @@ def _check_result(result: Any) -> None:
 
 
 def _sent(error: BaseException) -> _Sent:
-    try:
-        pickled: bytes | None = pickle.dumps(error)
-        same = type(pickle.loads(pickled)) is type(error)  # noqa: S301  # the line above made it
-    except Exception:
-        same = False
+    pickled: bytes | None = None
+    with suppress(Exception):
+        found = pickle.dumps(error)
+        if type(pickle.loads(found)) is type(error):  # noqa: S301  # the line above made it
+            pickled = found
     kind = type(error)
     try:
         text = str(error)
     except Exception as problem:
         text = f"(its __str__ raised {type(problem).__name__})"
-    return _Sent(
-        pickled if same else None, kind.__module__, kind.__qualname__, text, trace_text(error)
-    )
+    return _Sent(pickled, kind.__module__, kind.__qualname__, text, trace_text(error))
