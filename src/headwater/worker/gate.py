@@ -44,7 +44,7 @@ from headwater.worker.waiting import cancelled
 SOON_US = 20_000
 """For how long a process keeps an entry with a key until its token comes, instead of parking it."""
 
-LATE_US = 1_000_000
+LATE_US = 200_000
 """The same for an entry that was parked, and claimed a little late."""
 
 AHEAD_US = 250_000
