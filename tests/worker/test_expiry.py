@@ -14,6 +14,7 @@ from headwater.groups import dead_letters, replay
 from headwater.groups.expired import read_expired
 from headwater.groups.operation import perform, run
 from headwater.messages import dead_letter_stream
+from headwater.operations.explaining import explained, look
 from headwater.worker import Again, App, Batch, Delivery, Ending, Middleware
 from headwater.worker.clocks import LoopClock
 from headwater.worker.connections import Connections
@@ -68,6 +69,8 @@ async def test_what_was_not_started_in_time_is_dropped() -> None:
         await t.advance("5s")  # workers write every two seconds what has expired
         noted = run(t.look, read_expired("orders", "g"))
         assert (noted.dropped, noted.dead) == (4, 0)
+        (answer,) = explained(run(t.look, look("orders")))
+        assert [(str(cause.name), cause.normal) for cause in answer.causes] == [("expired", True)]
 
 
 async def test_expired_entries_become_dead_letters_if_asked() -> None:

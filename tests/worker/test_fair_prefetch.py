@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headwater.worker import App, Batch, Delivery, Stream
+from headwater.worker import App, Batch, Delivery, Limit, Stream
 from headwater.worker.running import Running
 from tests.worker.apps import Store, eventually, working
 
@@ -80,7 +80,11 @@ async def send(ids: range, key: str = "") -> None:
     await tasks.send_many([Task(number, key) for number in ids])
 
 
-@pytest.mark.parametrize("options", [{}, {"prefetch": 32}], ids=["measured", "prefetch=32"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"prefetch": 32}, {"limit": Limit(1_000, per="1s", burst=100)}],
+    ids=["measured", "prefetch=32", "limited"],
+)
 async def test_quick_messages_do_not_wait_behind_long_ones(
     any_store: Store, options: dict[str, Any]
 ) -> None:

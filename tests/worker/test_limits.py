@@ -315,6 +315,57 @@ async def test_no_more_of_a_key_run_at_once() -> None:
     assert running.most == {"a": 3, "b": 1}
 
 
+async def test_any_text_can_be_a_key() -> None:
+    app, running = memory(), Running()
+    handler = declare_running(
+        app,
+        running,
+        limit=[Limit(concurrent=1, by="customer"), Limit(1_000, per="1s", by="customer")],
+    )
+    names = [
+        "",
+        "a",
+        "a:line",
+        "a:waits",
+        "a%3Aline",
+        "{b}",
+        "}{",
+        "0",
+        "x y\n*",
+        "é" * 300,
+        "\x00",
+    ]
+    async with app.test() as t:
+        await t.send(calls, *(Call(n, name) for n, name in enumerate(names * 2)))
+        assert running.now == dict.fromkeys(names, 1)
+        running.end(*range(2 * len(names)))
+        await t.advance("5s")
+        assert sorted(running.done) == [*range(2 * len(names))]
+        assert t.pending(handler) == {}
+    assert set(running.most.values()) == {1}
+
+
+async def test_a_message_whose_key_cannot_be_told_fails() -> None:
+    app, seen = memory(), []
+
+    def key(call: Call) -> str:
+        raise SystemExit(call.id)
+
+    @app.consumer(calls, group="g", limit=Limit(concurrent=1, by=key), max_deliveries=1)
+    async def call_out(call: Call) -> None:
+        seen.append(call.id)
+
+    async with app.test() as t:
+        await t.send(calls, Call(1))
+        await t.add(calls, {"id": "not a number"})
+        letters = t.dead(calls)
+        assert [letter.error.partition(":")[0] for letter in letters] == [
+            "SystemExit",
+            "headwater.errors.DecodeError",
+        ]
+    assert seen == []
+
+
 async def test_no_more_run_at_once_without_a_key() -> None:
     app, running = memory(), Running()
     declare_running(app, running, limit=Limit(concurrent=3))

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headwater.errors import HeadwaterError
 from headwater.worker import App, Delivery, Limit, Stream
 from headwater.worker.running import Running
 from tests.worker.apps import Store, buried, eventually, killed, worker, working
@@ -77,6 +78,20 @@ async def test_keys_wait_in_the_store_for_their_turn(any_store: Store) -> None:
     assert 30 <= 1 + 20 * took + 1
     assert counts == {1}
     assert read <= 60 + 2 * 30
+
+
+async def test_a_worker_without_lua_says_so_at_its_start(store: Store) -> None:
+    # Given a user who may not run scripts
+    words = ["on", ">pw", "~*", "&*", "+@all", "-@scripting"]
+    await store.look.execute_command("ACL", "SETUSER", "no-lua", *words)
+    app = App(store.url.replace("redis://", "redis://no-lua:pw@"), name="test")
+
+    @app.consumer(calls, group="g", limit=Limit(1, per="1s"))
+    async def call_out(call: Call) -> None: ...
+
+    # Then a consumer with a limit does not start, and names the rule that is missing
+    with pytest.raises(HeadwaterError, match=r"cannot join group 'g'.*\+eval"):
+        await app.run()
 
 
 class Busy:

@@ -15,7 +15,8 @@ Rule 4. An entry has a place while it is pending, its owner is the one that took
         valid. So whatever renews the entry keeps its place, and the place of a dead process is free after
         ``claim_after``.
 Rule 5. An entry is in one line at most: of the first limit that denies it a place, those with keys first.
-Rule 6. Who frees a place makes the first entry in line due now. A process that dies before it does so is made up
+Rule 6. A line is in the key of its places with ``:line``, and its ids in one with ``:waits``.
+Rule 7. Who frees a place makes the first entry in line due now. A process that dies before it does so is made up
         for by the next one that looks, every two seconds.
 """
 
@@ -331,5 +332,6 @@ def _who(member: Member) -> list[Word]:
 
 
 def limit_state_key(stream: str, group: str, name: str, key: str) -> str:
-    """Return the key in the store of a limit for one limited key."""
-    return f"{limit_key(stream, group)}:{name}:{key}"
+    """Return the key in the store of a limit for one limited key, which cannot be that of another with a suffix."""
+    escaped = key.replace("%", "%25").replace(":", "%3A")
+    return f"{limit_key(stream, group)}:{name}:{escaped}"

@@ -29,6 +29,7 @@ from headwater.groups.claiming import (
 )
 from headwater.groups.consumers import ConsumerInfo, foreign_consumers
 from headwater.groups.deleting import check_deleting
+from headwater.groups.limits import take_tokens
 from headwater.groups.member import Member
 from headwater.groups.operation import Refused, perform
 from headwater.groups.session import GroupSession
@@ -242,6 +243,8 @@ class Fetcher:
             await perform(client, session.join(position=consumer.start))
             if consumer.delete:
                 await perform(client, check_deleting(member))
+            if consumer.limits is not None:
+                await perform(client, take_tokens([]))  # refused here if there is no Lua
             others = await perform(client, foreign_consumers(member))
             self.joined = True
             self._log_joined(member)

@@ -44,7 +44,7 @@ from headwater.worker.waiting import cancelled
 SOON_US = 20_000
 """For how long a process keeps an entry with a key until its token comes, instead of parking it."""
 
-LATE_US = 1_000_000
+LATE_US = 200_000
 """The same for an entry that was parked, and claimed a little late."""
 
 AHEAD_US = 250_000
@@ -103,6 +103,7 @@ class Gate:
         self._had = 0
         """How many places this process had then."""
         self._cursor = 0
+        self._timer: Timer | None = None
         self._rates: RetryingClient | None = None
         if self._limits.home != consumer.stream.name:
             # A partition: its rates hold for the whole stream, in whose hash slot they are.
@@ -147,6 +148,8 @@ class Gate:
     def close(self) -> None:
         """Start nothing more."""
         self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         for timer in self._starting.values():
             timer.cancel()
 
@@ -171,7 +174,7 @@ class Gate:
     def _tick(self) -> None:
         """Look at intervals, also while nothing else happens."""
         self._in_flight.changes.notify()
-        call_upkeep(self._clock, LOOK_SECONDS, self._tick)
+        self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._tick)
 
     async def _look(self) -> None:
         if self._limits.have_places:
@@ -271,15 +274,17 @@ class Gate:
 
     def _needs(self, owned: Owned) -> Asked | None:
         """Return what an entry needs; None if it has started, because it needs nothing, or was settled."""
-        consumer, delivered = self._consumer, owned.delivered
-        try:
-            message = consumer.stream.codec.decode_flat(delivered.fields)
-        except BaseException:
-            self._start(owned, 0.0)  # the executor reports the decode error
-            return None
+        consumer, delivered, message = self._consumer, owned.delivered, None
+        if self._limits.have_keys:
+            try:
+                message = consumer.stream.codec.decode_flat(delivered.fields)
+            except BaseException:
+                self._start(owned, 0.0)  # the executor reports the decode error
+                return None
         try:
             tokens, places = self._limits.needs(message, consumer.stream.name, consumer.group)
-        except Exception as error:
+        except BaseException as error:  # as of ``order_by``
+            self._waits_no_more(owned)
             self._end(owned, Raised(error))
             return None
         if not tokens and not places:
@@ -305,7 +310,6 @@ class Gate:
 
     def _start(self, owned: Owned, seconds: float) -> None:
         """Give an entry to the slots, now or in a moment."""
-
         self._waits_no_more(owned)
 
         def start() -> None:

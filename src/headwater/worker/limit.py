@@ -60,7 +60,10 @@ class Limit:
                 f"{self}: give either rate and per, as in Limit(100, per='1s'), or concurrent, as in "
                 "Limit(concurrent=3). For both, declare limit=[Limit(…), Limit(…)]"
             )
-        self.every_us = self.burst_us = 0.0
+        self.every_us = 0.0
+        """The time between two starts, in microseconds."""
+        self.burst_us = 0.0
+        """How much time without starts a burst makes up for, in microseconds."""
         if rate is None:
             self._check_places()
         else:
@@ -153,6 +156,11 @@ class ConsumerLimits(NamedTuple):
                 places.append(LimitPlace(name, one.concurrent, has_line))
         places.sort(key=lambda one: not one.in_line)
         return tokens, places
+
+    @property
+    def have_keys(self) -> bool:
+        """Whether one of them gives keys limits of their own."""
+        return any(one.by is not None for one in self.limits)
 
     @property
     def have_places(self) -> bool:
