@@ -43,8 +43,9 @@ CLAIM_AFTER_MS: Final = 10_000
 """``claim_after`` of the group. A worker owns a scheduled message for the time of one settlement; if it is
 killed then, the message is late by this."""
 
-READ_BESIDE_SCRIPT: Final = 64
-"""Most entries of a read if a script publishes (`publish_by_script`)."""
+READ_ENTRIES: Final = 64
+"""Most entries of a read. If no script publishes (`publish_by_script`), a read may have twice as many as the one
+before, as long as their content takes a few megabytes."""
 
 SCRIPT_ENTRIES: Final = 200
 """Entries that one call of the script publishes: two milliseconds of the server's time."""

@@ -23,7 +23,7 @@ from headwater.groups.content import ContentPages
 from headwater.groups.member import Member, join, retire
 from headwater.groups.operation import GroupVanished, perform
 from headwater.groups.scheduling import (
-    READ_BESIDE_SCRIPT,
+    READ_ENTRIES,
     Handled,
     in_use,
     publish_by_script,
@@ -272,7 +272,8 @@ class Serving:
         pages, scripted = ContentPages(), not member.able.verbs
         while not cancelled():
             now = self._clock.monotonic()
-            limit = min(pages.entries, READ_BESIDE_SCRIPT) if scripted else pages.entries
+            most = READ_ENTRIES if scripted else max(READ_ENTRIES, 2 * len(found))
+            limit = min(most, pages.entries)
             found = await perform(client, reader.read(limit=limit, now=now))
             pages.read([one.fields for one in found])
             await self._publish(client, reader, found)
