@@ -62,24 +62,21 @@ class Silence:
     def __init__(self, sock: Any, *, size: int = 0) -> None:
         self._sock = sock
         self._size = size
-        self._began = self._moved_at = monotonic()
-        self._due = self._flows_at = 0.0
+        self._began = self._moved_at = self._due = self._flows_at = 0.0
         self._last: tuple[int, int] | None = None
         self._said = False
-        progress = PROGRESS.get()
-        self._first = _moved(sock) if size or progress is not None else None
-        if size and progress is not None:
-            progress.of = self
+        self._first = _moved(sock) if size or PROGRESS.get() is not None else None
 
     def begin(self, deadline: float, wait: float) -> float:
         """Begin to write the command or to wait for a reply. Return in how many seconds to call `look`."""
-        self._moved_at, self._last = monotonic(), None
+        self._began = self._moved_at = monotonic()
+        self._last = None
         pause = wait + _pause(deadline)
-        if (
-            PROGRESS.get() is not None
-        ):  # so that a large reply is seen while its command might still block
+        if (progress := PROGRESS.get()) is not None:
+            progress.of = self
+            # So that a large reply is seen while its command might still block.
             pause = min(pause, LONGEST_PAUSE)
-        self._due = self._moved_at + pause
+        self._due = self._began + pause
         return pause
 
     def look(self, deadline: float, wait: float) -> float:
@@ -106,19 +103,13 @@ class Silence:
         return pause
 
     def _report(self, deadline: float) -> None:
+        """Call `TransferProgress.slow` once, if bytes have moved for longer than a deadline."""
         progress = PROGRESS.get()
-        if progress is None:
+        if progress is None or self._said or not self._flows_at:
             return
-        progress.of = self
-        if self._flows_at and monotonic() - self._flows_at > deadline and not self._said:
+        if monotonic() - self._flows_at > deadline:
             self._said = True
             progress.slow(self)
-
-    @staticmethod
-    def ended() -> None:
-        """Record that the reply has arrived, or will not arrive."""
-        if (progress := PROGRESS.get()) is not None:
-            progress.of = None
 
     @property
     def size(self) -> int:
@@ -148,8 +139,8 @@ class Silence:
 
 
 class TransferProgress:
-    """What the connection of a task moves at present, for reports. Only what is large or takes long is in it.
-    ``slow`` is called once for each transfer that takes longer than a deadline."""
+    """What the connection of a task moves at present, for reports. ``slow`` is called once for each transfer that
+    takes longer than a deadline."""
 
     def __init__(self, slow: Callable[[Silence], None] = lambda _silence: None) -> None:
         self.of: Silence | None = None

@@ -68,7 +68,7 @@ class AsyncGuardedConnection(AbstractConnection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent = Sent()
         self._silence: Silence | None = None
-        """The silence of the present command, if it is large."""
+        """The silence of the present command and its reply, or of several that were sent together."""
         super().__init__(*args, **kwargs)
 
     @property
@@ -184,15 +184,14 @@ class AsyncGuardedConnection(AbstractConnection):
                 disconnect_on_error=disconnect_on_error,
                 push_request=push_request,
             )
-            silence = self._silence or self._new_silence()
-            return await self._unless_silent(reply, silence, wait=self._sent.wait)
+            if self._silence is None:
+                self._silence = self._new_silence()
+            return await self._unless_silent(reply, self._silence, wait=self._sent.wait)
         except TimeoutError:
             raise RedisTimeout(f"Timeout reading from {self._host_error()}") from None
         except AskError as error:
             name_cluster(error, self)
             raise
-        finally:
-            Silence.ended()
 
     async def disconnect(self, *args: Any, **kwargs: Any) -> None:
         self._sent.disconnected()

@@ -62,7 +62,7 @@ class GuardedConnection(AbstractConnection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent = Sent()
         self._silence: Silence | None = None
-        """The silence of the present command, if it is large."""
+        """The silence of the present command and its reply, or of several that were sent together."""
         super().__init__(*args, **kwargs)
 
     @property
@@ -135,7 +135,7 @@ class GuardedConnection(AbstractConnection):
             timeout = None
         silence = None
         if timeout is SENTINEL and deadline is not None:
-            silence = self._silence or Silence(self._sock)
+            silence = self._silence = self._silence or Silence(self._sock)
             timeout = silence.begin(deadline, wait)
         while True:
             try:
