@@ -48,7 +48,9 @@ class Shop:
     async def open(self) -> AsyncIterator[Running]:
         """Run the worker, and enter the block when every consumer waits for messages."""
         async with working(self.app) as running:
-            await eventually(lambda: all(loop.flow.in_flight.member for loop in running.loops.values()))
+            await eventually(
+                lambda: all(loop.flow.in_flight.member for loop in running.loops.values())
+            )
             await eventually(lambda: all(loop.fetcher._in_read for loop in running.loops.values()))
             yield running
             self.holding.set()
@@ -276,7 +278,7 @@ async def test_the_quarantine_process_has_no_connection_without_a_suspect(store:
     # Given a supervisor with one worker process
     with supervised(store.url, "--workers", "1"):
         await store.look.xadd("orders", {"id": 1})
-        await eventually(lambda: store.settled())
+        await eventually(store.settled)
         await eventually(elapsed(0.5))
         clients: Any = await store.look.client_list()
         # Then one consumer name has connections

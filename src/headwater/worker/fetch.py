@@ -313,7 +313,9 @@ class Fetcher:
         """End the current read, if there is one, and return when it has ended."""
         while self._in_read:
             self._reads.return_by(0.0)
-            await asyncio.sleep(0.002)  # real time, for the network: a test's clock does not affect it
+            await asyncio.sleep(
+                0.002
+            )  # real time, for the network: a test's clock does not affect it
 
     def expect(self, due: float) -> None:
         """Record that an entry can be claimed at ``due``, and end a read that would block for longer."""
@@ -323,6 +325,7 @@ class Fetcher:
         reader.expect(due)
         if reader.late and self._in_read:
             self._reads.return_by(due)
+
 
 def log_foreign_consumers(member: Member, others: Sequence[ConsumerInfo]) -> None:
     """Warn about the other consumers of the group, by name."""
@@ -340,4 +343,3 @@ def log_foreign_consumers(member: Member, others: Sequence[ConsumerInfo]) -> Non
         ),
         f", and {len(others) - NAMED} more" if len(others) > NAMED else "",
     )
-

@@ -27,7 +27,9 @@ REAP_SECONDS = 3_600.0
 
 
 async def reap_regularly(
-    client: Callable[[], redis.asyncio.Redis | Exchanging], member: Callable[[], Member | None], clock: Timers
+    client: Callable[[], redis.asyncio.Redis | Exchanging],
+    member: Callable[[], Member | None],
+    clock: Timers,
 ) -> None:
     """Every hour, remove consumers of the member's group that own nothing and were not seen for a day. Runs until
     it is cancelled; after an error it tries again in an hour."""

@@ -96,9 +96,7 @@ class Running:
         clock, deadline = self._clock, deadline_s(lease_ms)
         renewer: ThreadRenewer | TaskRenewer
         if isinstance(clock, LoopClock):
-            renewer = ThreadRenewer(
-                clock=clock, connections=self._connections, deadline_s=deadline
-            )
+            renewer = ThreadRenewer(clock=clock, connections=self._connections, deadline_s=deadline)
         else:
             renewer = TaskRenewer(clock=clock, connections=self._connections)
         shared = SharedConnections(self._connections, clock=clock, deadline_s=deadline)
@@ -200,7 +198,11 @@ class Running:
         """In the quarantine process, start the consumers of groups that have a suspect. The others need no connection."""
         for consumer, loop in self.loops.items():
             group = (consumer.stream.name, consumer.group)
-            if group in self._reports.suspected_in and not loop.started and not self._wanted.is_set():
+            if (
+                group in self._reports.suspected_in
+                and not loop.started
+                and not self._wanted.is_set()
+            ):
                 loop.start()
 
     def _backups_ended(self, task: asyncio.Task[None]) -> None:

@@ -173,9 +173,7 @@ class SharedConnection:
                 break
         return taken
 
-    async def _send_together(
-        self, part: list[tuple[list[Command], asyncio.Future[Any]]]
-    ) -> None:
+    async def _send_together(self, part: list[tuple[list[Command], asyncio.Future[Any]]]) -> None:
         try:
             replies = iter(await self._send([one for commands, _ in part for one in commands]))
         except Exception as error:

@@ -207,13 +207,14 @@ class Stopping:
         client, member = self._in_flight.client, self._in_flight.the_member()
         for _ in range(2):
             try:
-                return await asyncio.wait_for(
-                    perform(client, recover(member, [])), LEAVING_SECONDS
-                )
+                return await asyncio.wait_for(perform(client, recover(member, [])), LEAVING_SECONDS)
             except lost_connection() as error:
                 log.debug("the store does not answer: %s", error)
             except Refused:
-                return await self._in_flight.ask(lambda who: recover(who, []))
+                found: tuple[list[Delivered], list[bytes]] = await self._in_flight.ask(
+                    lambda who: recover(who, [])
+                )
+                return found
         return None
 
 
