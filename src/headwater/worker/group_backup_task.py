@@ -4,8 +4,10 @@ key (`groups.held`). One task does so for all consumers, in few requests."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from math import inf
 
 from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
 from headwater.groups.expired import note_expired
@@ -15,7 +17,7 @@ from headwater.groups.member import Member
 from headwater.groups.operation import Operation, Refused, batched, perform, server_ms, together
 from headwater.groups.session import GroupSession
 from headwater.groups.store_errors import Remedy, Step, remedy
-from headwater.worker.clocks import Timers, sleep
+from headwater.worker.clocks import Timers, call_upkeep
 from headwater.worker.expiry import Expiry
 from headwater.worker.shared_connection import SharedConnection
 from headwater.worker.waiting import cancelled
@@ -35,13 +37,27 @@ class GroupBackups:
     def __init__(self, clock: Timers) -> None:
         self.consumers: dict[BackedUp, None] = {}
         self._clock = clock
+        self._wake = asyncio.Event()
+
+    def add(self, one: BackedUp) -> None:
+        """Back up this consumer's group from now on."""
+        self.consumers[one] = None
+        self._wake.set()
 
     async def run(self) -> None:
         """Write backups that are due, until cancelled."""
         while not cancelled():
-            first = min((one.due for one in self.consumers), default=0.0)
-            pause = max(LOOK_SECONDS, first - self._clock.monotonic())
-            await sleep(self._clock, pause, upkeep=True)
+            first = min((one.due for one in self.consumers), default=inf)
+            self._wake.clear()
+            timer = None
+            if first < inf:
+                pause = max(LOOK_SECONDS, first - self._clock.monotonic()) if first else 0.0
+                timer = call_upkeep(self._clock, pause, self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
             now = self._clock.monotonic()
             nodes: dict[SharedConnection, list[tuple[BackedUp, GroupSession]]] = {}
             for one in self.consumers:

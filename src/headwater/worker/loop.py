@@ -110,6 +110,7 @@ class Loop:
         self._slot = self._report_leases(reports)
         self._fresh = self.pool.fresh = self._make_fresh(name)
         self._leased: Leased | None = None
+        self._joining: asyncio.Task[None] | None = None
         self.order = None if consumer.order_by is None else self._make_order()
         if self.order is not None:
             suspects = Suspects.HERE  # a suspect must stay in order
@@ -171,6 +172,12 @@ class Loop:
             self._parts.renewer.remove(self._leased)
             self._leased = None
         self._parts.backups.consumers.pop(self._backed_up, None)
+        if self._joining is not None:
+            self._joining.cancel()
+
+    async def _back_up_once_joined(self) -> None:
+        await self._changes.until(lambda: self.in_flight.session is not None)
+        self._parts.backups.add(self._backed_up)
 
     def _make_fetcher(self, suspects: Suspects) -> Fetcher:
         return Fetcher(
@@ -246,7 +253,7 @@ class Loop:
         """Start all tasks, and so begin to read."""
         name = f"{self.consumer.stream.name}/{self.consumer.group}"
         self._begin_to_renew(name)
-        self._parts.backups.consumers[self._backed_up] = None
+        self._joining = asyncio.create_task(self._back_up_once_joined(), name=f"{name} joining")
         self._tasks = [
             asyncio.create_task(self.fetcher.run(), name=f"{name} reader"),
             asyncio.create_task(self.in_flight.settler.run(), name=f"{name} settler"),

@@ -219,10 +219,10 @@ class Stopping:
             except lost_connection() as error:
                 log.debug("the store does not answer: %s", error)
             except Refused:
-                recovered: tuple[list[Delivered], list[bytes]] | None = await self._in_flight.ask(
+                found: tuple[list[Delivered], list[bytes]] = await self._in_flight.ask(
                     lambda who: recover(who, [])
                 )
-                return recovered
+                return found
         return None
 
 
