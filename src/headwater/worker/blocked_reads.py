@@ -102,13 +102,21 @@ class Parked:
         "look_at",
         "look_s",
         "position",
+        "slow",
         "stale",
         "stream",
         "until",
     )
 
     def __init__(
-        self, stream: str, group: str, position: Word, limit: int, stale: Callable[[], bool]
+        self,
+        stream: str,
+        group: str,
+        position: Word,
+        limit: int,
+        *,
+        stale: Callable[[], bool],
+        slow: Callable[[Silence], None],
     ) -> None:
         self.stream = stream
         self.group = group
@@ -116,6 +124,8 @@ class Parked:
         self.limit = limit
         self.stale = stale
         """Whether its consumer must do something else before it reads again."""
+        self.slow = slow
+        """Called with a reply that takes longer than a deadline."""
         self.until = inf
         """When to return without entries, by the worker's monotonic clock in seconds."""
         self.look_at = inf
@@ -153,7 +163,7 @@ class BlockedReads:
         self._shared = shared
         self._clock = clock
         self._client: redis.asyncio.Redis | None = None
-        self._progress = TransferProgress()
+        self._progress = TransferProgress(self._slow)
         self._connection_id = 0
         self._parked: dict[bytes, Parked] = {}
         self._called: dict[bytes, Parked] = {}
@@ -232,6 +242,10 @@ class BlockedReads:
                 await asyncio.wait([task])
         self._fail(None, list(self._parked.values()))
         await self._close_client()
+
+    def _slow(self, reply: Silence) -> None:
+        for one in self._called.values():
+            one.slow(reply)
 
     # --- the task ---------------------------------------------------------------------------------
 

@@ -121,6 +121,7 @@ class Fetcher:
             name=consumer_name,
             clock=clock,
             stale=self._stale,
+            slow=self._log_large,
             watches=order is not None,
         )
 

@@ -300,6 +300,7 @@ class StreamReads:
         name: str,
         clock: Timers,
         stale: Callable[[], bool],
+        slow: Callable[[Silence], None],
         watches: bool,
     ) -> None:
         self._shared = shared
@@ -308,6 +309,7 @@ class StreamReads:
         self._name = name
         self._clock = clock
         self._stale = stale
+        self._slow = slow
         self._watches = watches
         self._full = False
         """Whether the last read was full, so that there may be more."""
@@ -371,7 +373,7 @@ class StreamReads:
         """Return the reply to a command that blocks."""
         self.quiet_until = None
         head, limit, block_ms, position = _parsed(command)
-        one = Parked(self._stream, self._group, position, limit, self._stale)
+        one = Parked(self._stream, self._group, position, limit, stale=self._stale, slow=self._slow)
         now = self._clock.monotonic()
         if block_ms >= min(MAX_BLOCK_MS, REGULAR * look_s * 1000):
             one.look_s = look_s
