@@ -115,7 +115,17 @@ class Loop:
         if self.order is not None:
             suspects = Suspects.HERE  # a suspect must stay in order
         self.fetcher = self._make_fetcher(suspects)
-        self._backed_up = BackedUp(
+        self._backed_up = self._make_backed_up()
+        self.quarantine = self._make_quarantine(suspects)
+        self.in_flight.unread = lambda: bool(self.fetcher.large_reply())
+        flow.connect(self.fetcher, self.quarantine, self.order)
+        self._add_gate()
+        self._tasks: list[asyncio.Task[None]] = []
+        lock.loops.append(self)
+
+    def _make_backed_up(self) -> BackedUp:
+        flow = self.flow
+        return BackedUp(
             connection=lambda: flow.in_flight.client,
             session=lambda: flow.in_flight.session,
             hung=flow.slow.hung,
@@ -123,12 +133,6 @@ class Loop:
             expiry=flow.expiry,
             held=None if self.order is None else self.order.ordering.held,
         )
-        self.quarantine = self._make_quarantine(suspects)
-        self.in_flight.unread = lambda: bool(self.fetcher.large_reply())
-        flow.connect(self.fetcher, self.quarantine, self.order)
-        self._add_gate()
-        self._tasks: list[asyncio.Task[None]] = []
-        lock.loops.append(self)
 
     def _report_leases(self, reports: Reports) -> LeaseSlot:
         """Tell the supervisor which leases this process renews."""
