@@ -52,7 +52,8 @@ def _moved(sock: Any) -> tuple[int, int] | None:
     return sent, received
 
 
-def _pause(deadline: float) -> float:
+def pause_of(deadline: float) -> float:
+    """Return the seconds between two looks at a connection."""
     return min(deadline / LOOKS, LONGEST_PAUSE)
 
 
@@ -67,11 +68,12 @@ class Silence:
         self._said = False
         self._first = _moved(sock) if size or PROGRESS.get() is not None else None
 
-    def begin(self, deadline: float, wait: float) -> float:
-        """Begin to write the command or to wait for a reply. Return in how many seconds to call `look`."""
-        self._began = self._moved_at = monotonic()
+    def begin(self, deadline: float, wait: float, *, ago: float = 0.0) -> float:
+        """Begin to write the command or to wait for a reply; ``ago``: that many seconds before. Return in how many
+        seconds to call `look`."""
+        self._began = self._moved_at = monotonic() - ago
         self._last = None
-        pause = wait + _pause(deadline)
+        pause = wait + pause_of(deadline)
         if (progress := PROGRESS.get()) is not None:
             progress.of = self
             # So that a large reply is seen while its command might still block.
@@ -84,7 +86,7 @@ class Silence:
         for the ``wait`` seconds that the command may block."""
         now = monotonic()
         late = now - self._due
-        if late > _pause(deadline):
+        if late > pause_of(deadline):
             # The process did not run. Or a thread looks only now, because it has received bytes meanwhile.
             self._began += late
             self._moved_at += late
@@ -97,7 +99,7 @@ class Silence:
         sent, received = self._since_first(found)
         over = self._moved_at + wait + deadline + sent / PASSED_ON
         longest = self._began + wait + MOST_DEADLINES * deadline + (sent + received) / SLOWEST
-        pause = LONGEST_PAUSE if now < self._began + wait else _pause(deadline)
+        pause = LONGEST_PAUSE if now < self._began + wait else pause_of(deadline)
         pause = max(0.0, min(over - now, longest - now, pause))
         self._due = now + pause
         return pause

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from math import inf
 from time import sleep
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from redis.connection import AbstractConnection
 from redis.exceptions import AskError, ResponseError
@@ -20,9 +20,13 @@ from headwater.client.attempts import Sent
 from headwater.client.drivers import run
 from headwater.client.guarded import GuardedPolicy, derived, name_cluster
 from headwater.client.repeatable import Command
-from headwater.client.silence import LARGE, Silence
+from headwater.client.silence import Silence, pause_of
 
 T = TypeVar("T")
+
+
+SENT_AT_ONCE: Final = 16 * 1024
+"""The buffer of a socket takes a command of fewer bytes at once: tcp_wmem's default (tcp(7))."""
 
 
 class GuardedRetry(GuardedPolicy, Retry):
@@ -82,6 +86,17 @@ class GuardedConnection(AbstractConnection):
         self._sent.announced = announced = list(commands)
         return super().pack_commands(announced)
 
+    def _connect(self) -> Any:
+        """Connect, and let every call of the socket return after the time between two looks at its `Silence`: to
+        change that for each command would cost two system calls."""
+        sock = super()._connect()  # type: ignore[safe-super]  # a redis-py class follows
+        self._set_pause(sock)
+        return sock
+
+    def _set_pause(self, sock: Any) -> None:
+        if self.socket_timeout is not None and isinstance(sock, socket.socket):
+            sock.settimeout(pause_of(self.socket_timeout))
+
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
         sent = self._sent
         commands, sent.announced = sent.announced, None
@@ -90,19 +105,20 @@ class GuardedConnection(AbstractConnection):
         if check_health:
             self.check_health()
         sent.note(commands)
+        self._silence = None
         size = 0 if isinstance(command, str) else sum(map(len, command))
-        large = size >= LARGE and isinstance(self._sock, socket.socket)
-        self._silence = Silence(self._sock, size=size) if large else None
-        if self._silence is None or self.socket_timeout is None:
+        sock: Any = self._sock
+        if size < SENT_AT_ONCE or not isinstance(sock, socket.socket):
             super().send_packed_command(command, check_health=False)
         else:
-            self._send_large(command, self._silence, self.socket_timeout)
+            self._silence = Silence(sock, size=size)
+            self._send_large(sock, command, self._silence)
 
-    def _send_large(self, chunks: Iterable[bytes], silence: Silence, deadline: float) -> None:
+    def _send_large(self, sock: socket.socket, chunks: Iterable[bytes], silence: Silence) -> None:
         """Send as redis-py does, but without its deadline for all of it."""
-        sock = cast("socket.socket", self._sock)
+        deadline = self.socket_timeout or inf
+        silence.begin(deadline, 0.0)
         try:
-            sock.settimeout(silence.begin(deadline, 0.0))
             for chunk in chunks:
                 rest = memoryview(chunk)
                 while rest:
@@ -111,7 +127,6 @@ class GuardedConnection(AbstractConnection):
                     except TimeoutError:
                         if not silence.look(deadline, 0.0):
                             raise
-            sock.settimeout(deadline)
         except TimeoutError:
             self.disconnect()
             raise RedisTimeout("Timeout writing to socket") from None
@@ -131,24 +146,25 @@ class GuardedConnection(AbstractConnection):
         push_request: bool = False,
     ) -> Any:
         wait, deadline = self._sent.wait, self.socket_timeout
-        if wait == inf and timeout is SENTINEL:
+        counts = timeout is SENTINEL and deadline is not None and wait != inf
+        if timeout is SENTINEL and wait == inf:
             timeout = None
+        elif counts and wait:
+            timeout = wait + pause_of(deadline or inf)
         silence = None
-        if timeout is SENTINEL and deadline is not None:
-            silence = self._silence = self._silence or Silence(self._sock)
-            timeout = silence.begin(deadline, wait)
         while True:
             try:
                 return super().read_response(
                     disable_decoding,
                     timeout=cast("float", timeout),
-                    disconnect_on_error=silence is None and disconnect_on_error,
+                    disconnect_on_error=disconnect_on_error and not counts,
                     push_request=push_request,
                 )
             except RedisTimeout:
-                if silence is None:
+                if not counts:
                     raise
-                timeout = silence.look(deadline or inf, wait)
+                timeout = self._look(wait, first=silence is None)
+                silence = self._silence
                 if timeout > 0:
                     continue
                 if disconnect_on_error:
@@ -162,6 +178,17 @@ class GuardedConnection(AbstractConnection):
                 if disconnect_on_error:
                     self.disconnect()
                 raise
+            finally:
+                if timeout is not SENTINEL:
+                    self._set_pause(self._sock)  # redis-py has set the timeout of all commands
+
+    def _look(self, wait: float, *, first: bool) -> float:
+        """Return how many seconds to wait for the reply now that nothing has arrived for a while."""
+        deadline = self.socket_timeout or inf
+        silence = self._silence = self._silence or Silence(self._sock)
+        if first:
+            silence.begin(deadline, wait, ago=wait + pause_of(deadline))
+        return silence.look(deadline, wait)
 
     def disconnect(self, *args: Any, **kwargs: Any) -> None:
         self._sent.disconnected()
