@@ -13,7 +13,17 @@ from headwater.client.routing import SlotMoved
 from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream, Tick
 from headwater.worker.connections import Connections
 from tests.clusters.clusters import Cluster
-from tests.worker.apps import Invoice, Order, Store, buried, eventually, killed, worker, working
+from tests.worker.apps import (
+    Invoice,
+    Order,
+    Store,
+    buried,
+    elapsed,
+    eventually,
+    killed,
+    worker,
+    working,
+)
 
 pytestmark = [pytest.mark.clusters, pytest.mark.slow]
 
@@ -226,6 +236,7 @@ async def test_a_blocked_read_is_unblocked_on_its_own_node(store: Store, cluster
     owner.ask("CONFIG", "RESETSTAT")
     async with working(app):
         await eventually(lambda: b"cmd=xreadgroup" in owner.ask("CLIENT", "LIST"))
+        await eventually(elapsed(0.1))  # the first reads are short, between the steps of a sweep
 
     # When it stops, then CLIENT UNBLOCK ended the read
     assert b"cmdstat_client|unblock" in owner.ask("INFO", "commandstats")

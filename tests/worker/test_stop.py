@@ -172,6 +172,11 @@ async def test_a_failure_during_the_stop_is_counted(store: Store) -> None:
 # --- connections that break -----------------------------------------------------------------------
 
 
+async def _reads(store: Store) -> bool:
+    """Whether a worker's read blocks in the store."""
+    return any(client["cmd"] == "xreadgroup" for client in await store.look.client_list())
+
+
 async def _cut(store: Store) -> None:
     """Close every connection except the test's own."""
     for client in await store.look.client_list():
@@ -210,7 +215,7 @@ async def test_entries_of_a_lost_reply_are_read_first_after_the_reconnect(
     _handled(app, handled)
     async with working(app) as running:
         (loop,) = running.loops.values()
-        await eventually(lambda: loop.fetcher.joined)
+        await eventually(lambda: _reads(store))
         await loop.pause()
         await store.look.xadd("orders", {"id": "17"})
         await store.look.xreadgroup("g", loop.consumer_name, {"orders": ">"})

@@ -1,6 +1,6 @@
 """Reads of many streams that wait in one blocked command.
 
-    StreamReads, one for each consumer ──park──▶ BlockedReads ──XREADGROUP … STREAMS a b c > > >──▶ store
+    StreamReads, one for each consumer ──wait──▶ BlockedReads ──XREADGROUP … STREAMS a b c > > >──▶ store
                                        ◀──entries, or None: look yourself──
 
 Rule 1. Each consumer's entries are limited by its own room. Redis applies COUNT to every stream of a command, so the
@@ -92,7 +92,7 @@ class Head(NamedTuple):
     """The words between BLOCK and STREAMS."""
 
 
-class Parked:
+class WaitingStream:
     """A stream that waits for entries."""
 
     __slots__ = (
@@ -139,7 +139,7 @@ class Parked:
 
 
 class BlockedReads:
-    """The blocked command of all parked streams whose reads have the same `Head`, over a connection of its own.
+    """The blocked command of all waiting streams whose reads have the same `Head`, over a connection of its own.
 
     ``shared`` returns the connection for commands that must not wait for it.
     """
@@ -165,8 +165,8 @@ class BlockedReads:
         self._client: redis.asyncio.Redis | None = None
         self._progress = TransferProgress(self._slow)
         self._connection_id = 0
-        self._parked: dict[bytes, Parked] = {}
-        self._called: dict[bytes, Parked] = {}
+        self._waiting: dict[bytes, WaitingStream] = {}
+        self._called: dict[bytes, WaitingStream] = {}
         """The streams of the command that blocks now."""
         self._calls = self._end_upto = 0
         self._ends_at = self._next = 0.0
@@ -188,12 +188,12 @@ class BlockedReads:
     @property
     def others(self) -> bool:
         """Whether other streams wait for entries."""
-        return bool(self._parked)
+        return bool(self._waiting)
 
-    async def wait(self, one: Parked) -> list[Any] | None:
+    async def wait(self, one: WaitingStream) -> list[Any] | None:
         """Return entries of a stream, or None when its consumer should look for itself."""
         name = one.stream.encode()
-        self._parked[name] = one
+        self._waiting[name] = one
         self._wake.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="blocked reads")
@@ -202,13 +202,13 @@ class BlockedReads:
         try:
             return await one.answer
         finally:
-            if self._parked.get(name) is one:  # it was cancelled
-                del self._parked[name]
+            if self._waiting.get(name) is one:  # it was cancelled
+                del self._waiting[name]
                 if name in self._called:
                     self.end()
 
-    def return_by(self, one: Parked, until: float) -> None:
-        """Let a parked stream return without entries at ``until``."""
+    def return_by(self, one: WaitingStream, until: float) -> None:
+        """Let a waiting stream return without entries at ``until``."""
         one.until = min(one.until, until)
         if self._called and one.until < self._ends_at:
             self.end()
@@ -235,12 +235,12 @@ class BlockedReads:
             self._ending = None
 
     async def close(self) -> None:
-        """End the command and close the connection. Parked streams return without entries."""
+        """End the command and close the connection. Waiting streams return without entries."""
         for task in (self._task, self._ending, self._looking):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        self._fail(None, list(self._parked.values()))
+        self._fail(None, list(self._waiting.values()))
         await self._close_client()
 
     def _slow(self, reply: Silence) -> None:
@@ -252,29 +252,29 @@ class BlockedReads:
     async def _run(self) -> None:
         try:
             while True:
-                if not self._parked:
+                if not self._waiting:
                     self._wake.clear()
                     await self._wake.wait()
                 self._release_due()
-                if self._parked:
+                if self._waiting:
                     self._look()
                     await self._call()
         except Exception as error:
             self._task = None
-            self._fail(error, list(self._parked.values()))
+            self._fail(error, list(self._waiting.values()))
 
     def _release_due(self) -> None:
         """Release streams whose time has come, and note when the next one's comes."""
         now = self._clock.monotonic() + 1e-5  # the clock counts in microseconds
         released = []
         self._next = inf
-        for name, one in self._parked.items():
+        for name, one in self._waiting.items():
             if one.until <= now or one.stale():
                 released.append((name, one))
             else:
                 self._next = min(self._next, one.until, one.look_at)
         for name, one in released:
-            del self._parked[name]
+            del self._waiting[name]
             one.release()
 
     def _block_ms(self) -> int:
@@ -287,9 +287,9 @@ class BlockedReads:
         return block_ms
 
     async def _call(self) -> None:
-        """Send one command for all parked streams, and pass on its entries."""
+        """Send one command for all waiting streams, and pass on its entries."""
         self._calls += 1
-        called = dict(self._parked)
+        called = dict(self._waiting)
         several = len(called) > 1
         limit = min(one.limit for one in called.values())
         if several:
@@ -320,14 +320,14 @@ class BlockedReads:
         served = self._pass_on(replies[0], limit)
         if not several:
             for one in [*called.values()]:
-                self._parked.pop(one.stream.encode(), None)
+                self._waiting.pop(one.stream.encode(), None)
                 one.release()
-        for _ in range(TURNS if served and self._parked else 0):
-            if all(name in self._parked for name in served):
+        for _ in range(TURNS if served and self._waiting else 0):
+            if all(name in self._waiting for name in served):
                 break
             await asyncio.sleep(0)
 
-    def _command(self, called: dict[bytes, Parked], limit: int) -> Command:
+    def _command(self, called: dict[bytes, WaitingStream], limit: int) -> Command:
         return [
             *self.head.words,
             "COUNT",
@@ -344,20 +344,20 @@ class BlockedReads:
         """Give entries to the streams that wait for them, and return their names."""
         served = []
         for name, entries in streams_of(reply):
-            one = self._parked.pop(name, None)
+            one = self._waiting.pop(name, None)
             if one is not None:  # else its consumer is gone, as after SIGKILL
                 one.limit = limit
                 one.release(entries)
                 served.append(name)
         return served
 
-    async def _apart(self, error: Refused, called: dict[bytes, Parked]) -> None:
+    async def _apart(self, error: Refused, called: dict[bytes, WaitingStream]) -> None:
         """Find out which streams have an error, by a command for each."""
         if len(called) == 1:
             self._fail(error, list(called.values()))
             return
         command = [*self.head.words, "COUNT", 1, *self.head.options, "STREAMS"]
-        asked = [one for name, one in called.items() if self._parked.get(name) is one]
+        asked = [one for name, one in called.items() if self._waiting.get(name) is one]
         commands: list[Command] = [[*command, one.stream, one.position] for one in asked]
         try:
             replies = await exchange(await self._connected(), commands)
@@ -375,10 +375,10 @@ class BlockedReads:
         if not failed:
             await asyncio.sleep(END_AGAIN_SECONDS)
 
-    def _fail(self, error: Exception | None, which: Sequence[Parked]) -> None:
+    def _fail(self, error: Exception | None, which: Sequence[WaitingStream]) -> None:
         for one in which:
-            if self._parked.get(one.stream.encode()) is one:
-                del self._parked[one.stream.encode()]
+            if self._waiting.get(one.stream.encode()) is one:
+                del self._waiting[one.stream.encode()]
             if error is None:
                 one.release()
             elif not one.answer.done():
@@ -387,15 +387,15 @@ class BlockedReads:
     def _look(self) -> None:
         """Begin to look at the pending entries of all streams for which that is due."""
         now = self._clock.monotonic() + 1e-5
-        parked = [*self._parked.values()]
-        if len(parked) > 1 and any(one.look_at <= now for one in parked):
-            near = [one for one in parked if one.look_at <= now + one.look_s / 2]
+        waiting = [*self._waiting.values()]
+        if len(waiting) > 1 and any(one.look_at <= now for one in waiting):
+            near = [one for one in waiting if one.look_at <= now + one.look_s / 2]
             for one in near:
                 one.look_at = now + one.look_s
-            self._next = min(min(one.until, one.look_at) for one in parked)
+            self._next = min(min(one.until, one.look_at) for one in waiting)
             self._looking = asyncio.create_task(self._look_at(near), name="look for claims")
 
-    async def _look_at(self, which: Sequence[Parked]) -> None:
+    async def _look_at(self, which: Sequence[WaitingStream]) -> None:
         """Release those of these streams that have pending entries, or whose pending entries cannot be counted."""
         shared = self._shared()
         try:

@@ -39,7 +39,7 @@ from headwater.groups.operation import (
     perform,
 )
 from headwater.groups.store_errors import lost_connection
-from headwater.worker.blocked_reads import BlockedReads, Head, Parked
+from headwater.worker.blocked_reads import BlockedReads, Head, WaitingStream
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections
 
@@ -314,19 +314,19 @@ class StreamReads:
         self._full = False
         """Whether the last read was full, so that there may be more."""
         self._reads: BlockedReads | None = None
-        self._parked: Parked | None = None
+        self._waiting: WaitingStream | None = None
         self.quiet_until: float | None = None
         """If the last read got entries while nothing was pending: until when it is too early to look again."""
 
     @property
     def answered_at(self) -> float:
         """When the store last answered the blocked command of which the current read is a part; 0 without one."""
-        return 0.0 if self._parked is None or self._reads is None else self._reads.answered_at
+        return 0.0 if self._waiting is None or self._reads is None else self._reads.answered_at
 
     @property
     def reply(self) -> Silence | None:
         """The reply of the blocked command of which the current read is a part, if it is large or takes long."""
-        return None if self._parked is None or self._reads is None else self._reads.reply
+        return None if self._waiting is None or self._reads is None else self._reads.reply
 
     @property
     def sent_at(self) -> float:
@@ -363,17 +363,17 @@ class StreamReads:
 
     def return_by(self, until: float) -> None:
         """Let the current read return at ``until``, if it blocks."""
-        if self._parked is not None:
+        if self._waiting is not None:
             if self._reads is None:
-                self._parked.release()
+                self._waiting.release()
             else:
-                self._reads.return_by(self._parked, until)
+                self._reads.return_by(self._waiting, until)
 
     async def _wait(self, command: Command, look_s: float) -> Any:
         """Return the reply to a command that blocks."""
         self.quiet_until = None
         head, limit, block_ms, position = _parsed(command)
-        one = Parked(self._stream, self._group, position, limit, stale=self._stale, slow=self._slow)
+        one = WaitingStream(self._stream, self._group, position, limit, stale=self._stale, slow=self._slow)
         now = self._clock.monotonic()
         if block_ms >= min(MAX_BLOCK_MS, REGULAR * look_s * 1000):
             one.look_s = look_s
@@ -388,24 +388,24 @@ class StreamReads:
             (reply,) = await self._shared.of(self._stream).exchange([read])
             if isinstance(reply, Refused) or reply:
                 return reply
-        self._reads, self._parked = reads, one
+        self._reads, self._waiting = reads, one
         try:
             entries = await reads.wait(one)
         finally:
-            self._parked = None
+            self._waiting = None
         self._full = entries is not None and len(entries) >= one.limit
         if entries is not None and one.look_at < inf:
             self.quiet_until = one.look_at
         return None if entries is None else [[self._stream.encode(), entries]]
 
-    async def _pause(self, one: Parked, block_ms: int) -> None:
+    async def _pause(self, one: WaitingStream, block_ms: int) -> None:
         """Wait: a read after the last entry of a key that is never written is a pause."""
         timer = self._clock.call_later(block_ms / 1000, one.release)
-        self._reads, self._parked = None, one
+        self._reads, self._waiting = None, one
         try:
             await one.answer
         finally:
-            self._parked = None
+            self._waiting = None
             timer.cancel()
 
 
