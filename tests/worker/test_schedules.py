@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -350,6 +351,24 @@ def test_two_schedules_need_two_names() -> None:
         DeclarationError, match=r"'shop\.sweep' already; give the schedule another name="
     ):
         declare()
+
+
+def test_a_schedule_has_the_name_of_its_function() -> None:
+    class Sweeper:
+        async def __call__(self, tick: Tick) -> None: ...
+
+        async def sweep(self) -> None: ...
+
+    async def clear(tick: Tick, days: int = 3) -> None: ...
+
+    app = App(name="shop")
+    for function in (Sweeper(), Sweeper().sweep, partial(clear, days=7)):
+        app.every("1h")(function)
+    assert [one.stream.name for one in app.consumers] == [
+        "shop.Sweeper",
+        "shop.sweep",
+        "shop.clear",
+    ]
 
 
 def test_a_function_of_a_schedule_takes_a_tick_or_nothing() -> None:
