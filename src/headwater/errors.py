@@ -106,7 +106,7 @@ class NotReplicated(HeadwaterError):
         super().__init__(text)
         self.id = id
         """The id of the entry; of the last one that was added, if several were sent."""
-        self.added = [id]
+        self.added = [id] if id else []
         """The ids of all entries of the call that were added."""
         self.missing: list[int] = []
         """The places in the call of the messages that were not sent."""

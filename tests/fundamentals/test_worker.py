@@ -11,7 +11,7 @@ import time
 import msgspec
 import pytest
 
-from headwater import Again, App, Backoff, Dead, Delivery, Stream
+from headwater import Again, App, Backoff, Dead, Delivery, Stream, Tick
 from headwater.errors import DeclarationError, HeadwaterError
 
 
@@ -363,6 +363,34 @@ def test_a_program_without_an_event_loop_can_publish() -> None:
 async def test_publishing_needs_an_open_app() -> None:
     with pytest.raises(HeadwaterError, match="no app is open to publish to 'orders'"):
         await Stream("orders", Order).send(Order(id=17))
+
+
+async def test_many_messages_are_named_and_delayed_together() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    async with app:
+        several = [Order(id=17), Order(id=18)]
+        first = await orders.send_many(several, dedupe=lambda order: f"order-{order.id}")
+        again = await orders.send_many(several, dedupe=["order-17", "order-18"])
+        later = await orders.send_many(several, after="10m")
+
+    assert first == again
+    assert [one.stream for one in later] == ["orders", "orders"]
+
+
+async def test_a_function_is_called_at_declared_times() -> None:
+    app = App()
+    called: list[str] = []
+
+    @app.every("5m")
+    async def sweep(tick: Tick) -> None:
+        called.append(f"{tick.time:%H:%M}")
+
+    async with app.test() as t:  # its clock begins at 22:13:20
+        await t.advance("10m")
+
+    assert called == ["22:15", "22:20"]
 
 
 def test_a_mistake_in_a_declaration_is_reported_at_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -95,21 +96,21 @@ async def test_ticks_go_on_when_a_worker_is_killed(store: Store) -> None:
 async def test_missed_ticks_are_added_by_the_declared_rule(
     store: Store, missed: str, count: int
 ) -> None:
-    # Given a schedule whose workers have not run for twelve hours and a half
-    hour = 3_600_000
-    now = await declared(store, timedelta(hours=12), "1h")
-    app, called = sweeping(store, "1h", missed=missed)
+    # Given a schedule whose workers have not run for twelve intervals, with no tick in these minutes
+    seconds, _micros = await store.look.time()
+    minutes = next(n for n in range(50, 99) if 300 < seconds % (60 * n) < 60 * n - 300)
+    interval = timedelta(minutes=minutes)
+    now = await declared(store, 12 * interval, f"{minutes}m")
+    app, called = sweeping(store, f"{minutes}m", missed=missed)
 
     # When a worker runs again
     async with working(app):
         await eventually(lambda: len(called) >= count)
         await eventually(lambda: recorded(store))
 
-    # Then it adds the ticks that the rule says; one that is late by less than a minute is not missed
-    last = now // hour * hour
-    expected = [last - n * hour for n in range(12)][::-1][12 - count :]
-    if now - last < 60_000 and not expected:
-        expected = [last]
+    # Then it adds the ticks that the rule says
+    period = minutes * 60_000
+    expected = [now // period * period - n * period for n in range(count)][::-1]
     assert called == expected == await added(store)
 
 
@@ -128,7 +129,7 @@ async def test_after_a_long_pause_the_newest_thousand_ticks_are_added(store: Sto
 
 
 async def test_a_new_schedule_has_missed_nothing(store: Store) -> None:
-    app, called = sweeping(store, "1h", missed="all")
+    app, called = sweeping(store, "300d", missed="all")
     async with working(app):
         await eventually(lambda: recorded(store))
     assert called == [] == await added(store)
@@ -168,12 +169,12 @@ async def test_a_tick_that_fails_is_retried_and_becomes_a_dead_letter(store: Sto
     app = store.app()
     attempts: list[int] = []
 
-    @app.every("1h", max_deliveries=2, retry=None)
+    @app.every("300d", max_deliveries=2, retry=None)
     async def sweep(delivery: Delivery) -> None:
         attempts.append(delivery.count)
         raise ConnectionError("away")
 
-    await declared(store, timedelta(hours=1, minutes=1), "1h")
+    await declared(store, timedelta(days=301), "300d")
     async with working(app):
         await eventually(lambda: dead(store))
     assert attempts == [1, 2]
@@ -350,6 +351,24 @@ def test_two_schedules_need_two_names() -> None:
         DeclarationError, match=r"'shop\.sweep' already; give the schedule another name="
     ):
         declare()
+
+
+def test_a_schedule_has_the_name_of_its_function() -> None:
+    class Sweeper:
+        async def __call__(self, tick: Tick) -> None: ...
+
+        async def sweep(self) -> None: ...
+
+    async def clear(tick: Tick, days: int = 3) -> None: ...
+
+    app = App(name="shop")
+    for function in (Sweeper(), Sweeper().sweep, partial(clear, days=7)):
+        app.every("1h")(function)
+    assert [one.stream.name for one in app.consumers] == [
+        "shop.Sweeper",
+        "shop.sweep",
+        "shop.clear",
+    ]
 
 
 def test_a_function_of_a_schedule_takes_a_tick_or_nothing() -> None:

@@ -63,7 +63,7 @@ LEAVING_SECONDS = 2.0
 def served_streams(consumers: Sequence[Consumer]) -> list[str]:
     """Return the streams whose scheduled messages the workers of these consumers publish: those that they read,
     and those to which they publish results."""
-    streams = [consumer.stream for consumer in consumers]
+    streams = [consumer.stream for consumer in consumers if consumer.schedule is None]
     streams += [consumer.into for consumer in consumers if consumer.into is not None]
     return list(dict.fromkeys(part.name for stream in streams for part in stream.parts))
 

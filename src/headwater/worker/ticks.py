@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple, TypedDict
 
 from headwater.errors import DeclarationError, DecodeError, EncodeError
@@ -17,7 +18,6 @@ from headwater.worker.declaration import Consumer, declare, known
 from headwater.worker.delivery import Delivery
 from headwater.worker.retry import Backoff
 from headwater.worker.schedules import MOST_TICKS, Missed, Schedule, Times
-from headwater.worker.signatures import function_of, name_of
 from headwater.worker.stream import Stream
 
 
@@ -95,7 +95,8 @@ def declare_schedule(
     missed: Missed = given.pop("missed", "last")
     if missed not in ("skip", "last", "all"):
         raise DeclarationError(f"missed={missed!r} must be 'skip', 'last' or 'all'")
-    own = getattr(function_of(handler), "__name__", name_of(handler))
+    function = handler.func if isinstance(handler, partial) else handler
+    own = getattr(function, "__name__", type(function).__name__)
     name = given.pop("name", f"{app}.{own}")
     if not isinstance(name, str) or not name or RESERVED in name:
         raise DeclarationError(f"name={name!r} must be the name of a stream, such as 'shop.sweep'")
