@@ -301,20 +301,19 @@ async def test_an_id_that_is_not_a_time_does_not_expire(
     assert [one for one in caplog.messages if "is not a time" in one]
 
 
-@pytest.mark.parametrize("value", ["", "-5", "1e3", "10m", "9" * 30])
-async def test_a_field_that_is_no_number_is_ignored(
-    value: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_field_that_is_not_a_number_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    values = ["", "-5", "1e3", "10m", "9" * 30]
     work = Blocked(memory())
     with caplog.at_level(logging.WARNING, "headwater.worker"):
         async with work.app.test() as t:
             await t.send(orders, Order(0))
-            await t.add(orders, {"id": "1", "hw.expires": value})
-            await t.advance("1h")
+            for number, value in enumerate(values, 1):
+                await t.add(orders, {"id": str(number), "hw.expires": value})
+            await t.advance("1m")
             work.go_on.set()
             await t.settle()
-    assert work.handled == [0, 1]
-    assert [one for one in caplog.messages if "hw.expires" in one]
+    assert work.handled == [*range(len(values) + 1)]
+    assert len([one for one in caplog.messages if "hw.expires" in one]) == 1
 
 
 async def test_a_wrong_clock_of_a_worker_changes_nothing(store: Store) -> None:

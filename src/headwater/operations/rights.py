@@ -28,7 +28,7 @@ class Role(NamedTuple):
 
 
 _LOOKS: Final = (
-    "acl|whoami client|info command|info exists get hget hgetall hmget info scan select time xinfo|consumers xinfo|groups xinfo|stream "
+    "acl|whoami client|info command|info exists get hget hgetall hlen hmget info scan select time xinfo|consumers xinfo|groups xinfo|stream "
     "xlen xpending xrange xread xrevrange"
 )
 

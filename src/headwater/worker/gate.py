@@ -90,7 +90,8 @@ class Gate:
         self._starting: dict[Owned, Timer] = {}
         """Entries that have their tokens and start in a moment."""
         self._places: dict[Owned, Sequence[LimitPlace]] = {}
-        """The places of the entries that run, or are about to."""
+        """The places of the entries that run, or are about to; of those in line that are being parked, the places that
+        they wait for: one may have become free before they could be made due."""
         self._freed: list[tuple[bytes, LimitPlace]] = []
         self._noted: set[bytes] = set()
         """Entries that are noted as waiting here."""
@@ -231,19 +232,19 @@ class Gate:
         with_places = [pair for pair in asked if pair[1].places]
         denied: dict[Owned, int] = {}
         if with_places:
-            found = await self._ask(
-                partial(take_places, asked=[one for _owned, one in with_places])
-            )
+            found = await self._ask(partial(take_places, asked=[one for _, one in with_places]))
             for (owned, one), how in zip(with_places, found, strict=True):
                 if how:
                     denied[owned] = how
                 else:
                     self._places[owned] = one.places
         keep: list[Owned] = []
+        needed = {owned: one.places for owned, one in with_places}
         for owned, how in denied.items():
             if how == 1 or owned.record.suspect:
-                wait = LAST_RESORT_MS if how == 1 else 1000 * POLL_SECONDS[1]
-                self._park(owned, wait)
+                self._park(owned, LAST_RESORT_MS if how == 1 else 1000 * POLL_SECONDS[1])
+                if self._in_flight.owns(owned):
+                    self._places[owned] = needed[owned]
             else:
                 keep.append(owned)
         again = self._poll(denied=bool(keep))
