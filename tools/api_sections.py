@@ -80,6 +80,7 @@ SECTIONS: Final = (
             Shown("headwater.Dead"),
             Shown("headwater.Again"),
             _made("headwater.Failed"),
+            _made("headwater.PoolProcessDied"),
             Shown("headwater.Backoff"),
             _made("headwater.Ending"),
         ),

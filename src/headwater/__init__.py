@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headwater.worker import Ending as Ending
     from headwater.worker import Failed as Failed
     from headwater.worker import Middleware as Middleware
+    from headwater.worker import PoolProcessDied as PoolProcessDied
     from headwater.worker import Scheduled as Scheduled
     from headwater.worker import Statistics as Statistics
     from headwater.worker import Stream as Stream
@@ -60,6 +61,7 @@ _HOMES = {
     "IDRange": "headwater.model",
     "Middleware": "headwater.worker",
     "PendingEntry": "headwater.model",
+    "PoolProcessDied": "headwater.worker",
     "RecoveryReport": "headwater.journal.report",
     "Scheduled": "headwater.worker",
     "Statistics": "headwater.worker",
