@@ -83,6 +83,7 @@ SECTIONS: Final = (
             Shown("headwater.Dead"),
             Shown("headwater.Again"),
             _made("headwater.Failed"),
+            _made("headwater.PoolProcessDied"),
             Shown("headwater.Backoff"),
             Shown("headwater.Limit"),
             _made("headwater.Ending"),

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from headwater.worker import Failed as Failed
     from headwater.worker import Limit as Limit
     from headwater.worker import Middleware as Middleware
+    from headwater.worker import PoolProcessDied as PoolProcessDied
     from headwater.worker import Scheduled as Scheduled
     from headwater.worker import Statistics as Statistics
     from headwater.worker import Stream as Stream
@@ -63,6 +64,7 @@ _HOMES = {
     "Limit": "headwater.worker",
     "Middleware": "headwater.worker",
     "PendingEntry": "headwater.model",
+    "PoolProcessDied": "headwater.worker",
     "RecoveryReport": "headwater.journal.report",
     "Scheduled": "headwater.worker",
     "Statistics": "headwater.worker",

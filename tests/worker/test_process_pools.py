@@ -179,6 +179,22 @@ async def test_a_stop_gives_handlers_the_grace_time_and_closes_dependencies(
 
 
 @one_store
+async def test_a_second_signal_ends_handlers_and_hands_their_messages_back(store: Store) -> None:
+    with one_worker(store.url, target=TARGET) as worker:
+        await send(store, Job(1, "sleep"))
+        await eventually(lambda: "sleeps 1" in worker.log())
+        worker.signal(signal.SIGTERM)
+        await eventually(lambda: "stopping: waiting" in worker.log())
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
+        assert "is ended 1" in worker.log()
+        # Then the message waits for another worker, uncounted and without a record of a crash
+        ((_id, _owner, _idle, count),) = await store.pending("g", "jobs")
+        assert count == 0
+        assert await store.look.hgetall(poison_key("jobs", "g")) == {}
+
+
+@one_store
 async def test_pool_processes_end_with_their_worker(store: Store) -> None:
     with one_worker(store.url, target=TARGET) as worker:
         await send(store, Job(1, "spin"), Job(2, "sleep"))

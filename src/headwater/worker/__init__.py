@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headwater.worker.outcome import Dead as Dead
     from headwater.worker.outcome import Ending as Ending
     from headwater.worker.outcome import Failed as Failed
+    from headwater.worker.outcome import PoolProcessDied as PoolProcessDied
     from headwater.worker.retry import Backoff as Backoff
     from headwater.worker.scheduled import Scheduled as Scheduled
     from headwater.worker.statistics import Statistics as Statistics
@@ -52,6 +53,7 @@ _HOMES = {
     "Failed": "headwater.worker.outcome",
     "Limit": "headwater.worker.limit",
     "Middleware": "headwater.worker.middleware",
+    "PoolProcessDied": "headwater.worker.outcome",
     "Scheduled": "headwater.worker.scheduled",
     "Statistics": "headwater.worker.statistics",
     "Stream": "headwater.worker.stream",

@@ -72,13 +72,14 @@ class Failed(Exception):
 
 
 class PoolProcessDied(Exception):
-    """The pool process that ran the handler ended (``executor="process"``). ``status`` is its exit status, negative
-    for a signal; None if it is not known."""
+    """The process in which a handler with ``executor="process"`` ran has died. `Middleware` gets it, and the dead letter
+    of a message that has used up its deliveries."""
 
     __module__ = "headwater"
 
     def __init__(self, status: int | None) -> None:
         self.status = status
+        """The exit status of the process, negative for a signal; None if it is not known."""
         super().__init__(f"its pool process {death(status)}")
 
 
