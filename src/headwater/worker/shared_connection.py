@@ -373,7 +373,9 @@ class StreamReads:
         """Return the reply to a command that blocks."""
         self.quiet_until = None
         head, limit, block_ms, position = _parsed(command)
-        one = WaitingStream(self._stream, self._group, position, limit, stale=self._stale, slow=self._slow)
+        one = WaitingStream(
+            self._stream, self._group, position, limit, stale=self._stale, slow=self._slow
+        )
         now = self._clock.monotonic()
         if block_ms >= min(MAX_BLOCK_MS, REGULAR * look_s * 1000):
             one.look_s = look_s
