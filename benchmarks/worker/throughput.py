@@ -31,7 +31,7 @@ SUBJECTS: Final = (
     Subject("plain", "plain handlers", {REDIS: PLAIN, OURS: PLAIN}),
     Subject("batch", "batches", {REDIS: BATCHES, OURS: BATCHES}),
     Subject("into", "into=", {REDIS: Target(0.9, 2.0), OURS: Target(1.2, 2.0)}),
-    Subject("many", "plain handlers beside 199 idle streams", {}),
+    Subject("many", "plain handlers, one of 200 streams", {}),
 )
 
 
