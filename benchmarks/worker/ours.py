@@ -1,4 +1,4 @@
-"""Headwater's worker as it is measured: ``python -m benchmarks.worker.ours URL MESSAGES plain|into|batch``.
+"""Headwater's worker as it is measured: ``python -m benchmarks.worker.ours URL MESSAGES plain|into|batch|many``.
 
 One process with a handler that only counts. Entries that are not settled at the end are an error.
 """
@@ -59,7 +59,16 @@ def _batch(app: App, tally: Tally) -> None:
             app.stop()
 
 
-KINDS = {"plain": _plain, "batch": _batch, "into": _into}
+def _many(app: App, tally: Tally) -> None:
+    """One busy stream of 200."""
+    _plain(app, tally)
+    for number in range(199):
+
+        @app.consumer(Stream(f"idle-{number}", Order), group=GROUP, claim_after=CLAIM_AFTER)
+        async def handle(order: Order) -> None: ...
+
+
+KINDS = {"plain": _plain, "batch": _batch, "into": _into, "many": _many}
 
 
 def unsettled(url: str, messages: int, *, into: bool) -> str:

@@ -31,6 +31,7 @@ SUBJECTS: Final = (
     Subject("plain", "plain handlers", {REDIS: PLAIN, OURS: PLAIN}),
     Subject("batch", "batches", {REDIS: BATCHES, OURS: BATCHES}),
     Subject("into", "into=", {REDIS: Target(0.9, 2.0), OURS: Target(1.2, 2.0)}),
+    Subject("many", "plain handlers, one of 200 streams", {}),
 )
 
 
@@ -50,10 +51,11 @@ def rows(selection: Selection, messages: int) -> Iterator[Row]:
 
 
 def _row(selection: Selection, store: Store, subject: Subject, name: str, messages: int) -> Row:
-    target = subject.targets[store.name]
+    target = subject.targets.get(store.name)
+    raw = "plain" if subject.kind == "many" else subject.kind
     row = Row(SECTION, name, "/s", against=RAW, target=target)
     for _ in range(selection.rounds):
-        _add(row, RAW, subjects.raw(store, messages, subject.kind))
+        _add(row, RAW, subjects.raw(store, messages, raw))
         _add(row, OURS, subjects.ours(store, messages, subject.kind))
     return row
 

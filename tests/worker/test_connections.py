@@ -130,6 +130,7 @@ async def test_partitions_ordered_consumers_and_batches_share_connections(store:
         assert await shop.connections() <= 5, clients
 
 
+@pytest.mark.slow
 async def test_idle_streams_cost_few_calls(any_store: Store) -> None:
     # Given fifty streams that have been idle since their first backup
     shop, found = Shop(any_store), streams()

@@ -170,6 +170,8 @@ class BlockedReads:
         """The streams of the command that blocks now."""
         self._calls = self._end_upto = 0
         self._ends_at = self._next = 0.0
+        self._several = False
+        """Whether several streams have waited at once."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -255,10 +257,8 @@ class BlockedReads:
                 if not self._waiting:
                     self._wake.clear()
                     await self._wake.wait()
-                self._release_due()
-                if self._waiting:
-                    self._look()
-                    await self._call()
+                self._look()
+                await self._call()
         except Exception as error:
             self._task = None
             self._fail(error, list(self._waiting.values()))
@@ -280,7 +280,8 @@ class BlockedReads:
     def _block_ms(self) -> int:
         now = self._clock.monotonic()
         ends, most = self._next, MAX_BLOCK_MS
-        if not self._connection_id and len(self._called) > 1:
+        self._several = self._several or len(self._waiting) > 1
+        if not self._connection_id and self._several:
             most = UNENDABLE_BLOCK_MS
         block_ms = max(1, min(most, ceil((ends - now) * 1000) if ends < inf else most))
         self._ends_at = now + block_ms / 1000
@@ -288,6 +289,15 @@ class BlockedReads:
 
     async def _call(self) -> None:
         """Send one command for all waiting streams, and pass on its entries."""
+        try:
+            client = await self._connected()
+        except _troubles() as error:
+            await self._lost(error, list(self._waiting.values()))
+            return
+        # From here on until the command is sent, nothing else runs.
+        self._release_due()
+        if not self._waiting:
+            return
         self._calls += 1
         called = dict(self._waiting)
         several = len(called) > 1
@@ -299,7 +309,6 @@ class BlockedReads:
             called = {name: called[name] for name in names[first:] + names[:first]}
         self._called = called
         try:
-            client = await self._connected()
             self.sent_at = self._clock.monotonic()
             with self._progress.watched():
                 replies = await exchange(client, [self._command(called, limit)])
@@ -307,9 +316,7 @@ class BlockedReads:
             replies = [error]
         except _troubles() as error:
             self._called = {}
-            await self._close_client()
-            self._shared().renew()
-            self._fail(error, list(called.values()))
+            await self._lost(error, list(called.values()))
             return
         finally:
             self._called = {}
@@ -326,6 +333,12 @@ class BlockedReads:
             if all(name in self._waiting for name in served):
                 break
             await asyncio.sleep(0)
+
+    async def _lost(self, error: Exception, which: Sequence[WaitingStream]) -> None:
+        """Use another connection next, and tell these streams that this one broke."""
+        await self._close_client()
+        self._shared().renew()
+        self._fail(error, which)
 
     def _command(self, called: dict[bytes, WaitingStream], limit: int) -> Command:
         return [
@@ -392,7 +405,6 @@ class BlockedReads:
             near = [one for one in waiting if one.look_at <= now + one.look_s / 2]
             for one in near:
                 one.look_at = now + one.look_s
-            self._next = min(min(one.until, one.look_at) for one in waiting)
             self._looking = asyncio.create_task(self._look_at(near), name="look for claims")
 
     async def _look_at(self, which: Sequence[WaitingStream]) -> None:
