@@ -33,7 +33,7 @@ class RetryingClient:
     @property
     def client(self) -> SharedConnection:
         """The connection, which others use too."""
-        return self._connections.settling(self._stream)
+        return self._connections.of(self._stream)
 
     def close(self) -> None:
         """Stop using the connection."""

@@ -1,7 +1,7 @@
 """The connections that all consumers of a process share.
 
-    settlements, backups               ──▶ SharedConnection, one for each node of the store
-    joins, claims, reads of entries    ──▶ SharedConnection, one for each node
+    joins, settlements, backups        ──▶ SharedConnection, one for each node of the store
+    claims, reads that do not block    ──▶ SharedConnection, one for each node, opened by the first
     blocked reads                      ──▶ BlockedReads, one for each group name
     transactions of ordered consumers  ──▶ SharedConnection, one for each node, used by one at a time
 
@@ -231,12 +231,12 @@ class SharedConnections:
         await self._connections.locate()
 
     def of(self, stream: str) -> SharedConnection:
+        """Return the connection to the node of a stream for what neither blocks nor brings entries."""
+        return self._for("settling", stream, self._asynchronous)
+
+    def entries(self, stream: str) -> SharedConnection:
         """Return the connection to the node of a stream for what brings entries and does not block."""
         return self._for("entries", stream, self._asynchronous)
-
-    def settling(self, stream: str) -> SharedConnection:
-        """Return the connection to the node of a stream for what brings no entries."""
-        return self._for("settling", stream, self._asynchronous)
 
     def transactions(self, stream: str) -> SharedConnection:
         """Return the connection for operations that watch a key between two requests. Use it by `alone`."""
@@ -356,7 +356,7 @@ class StreamReads:
                             client = await holding.enter_async_context(turn)
                         replies = await exchange(client, commands)
                     else:
-                        replies = await self._shared.of(self._stream).exchange(commands)
+                        replies = await self._shared.entries(self._stream).exchange(commands)
                     replies = naming_rules(replies, commands)
         finally:
             operation.close()
@@ -387,7 +387,7 @@ class StreamReads:
         reads = self._shared.blocked(self._stream, self._name, head)
         if position == ">" and (reads.calling or (self._full and reads.others)):
             read = [*head.words, "COUNT", limit, *head.options, "STREAMS", self._stream, position]
-            (reply,) = await self._shared.of(self._stream).exchange([read])
+            (reply,) = await self._shared.entries(self._stream).exchange([read])
             if isinstance(reply, Refused) or reply:
                 return reply
         self._reads, self._waiting = reads, one
