@@ -38,15 +38,12 @@ def test_a_handler_without_a_batch_parameter_of_the_stream_is_refused() -> None:
     async def many(rows: list[Order]) -> None: ...
     async def others(rows: Batch[Invoice]) -> None: ...
     async def with_delivery(rows: Batch[Order], delivery: Delivery) -> None: ...
-    def slow(rows: Batch[Order]) -> None: ...
 
     for handler in (one, many, others):
         with pytest.raises(DeclarationError, match=r"gets a Batch\[.*Order\]"):
             memory_app().batch(orders, group="g")(handler)
     with pytest.raises(DeclarationError, match="a batch has no single Delivery"):
         memory_app().batch(orders, group="g")(with_delivery)
-    with pytest.raises(DeclarationError, match="timeout='1s'"):
-        memory_app().batch(orders, group="g", timeout="1s")(slow)
 
 
 def test_the_error_for_a_consumer_with_a_batch_parameter_names_app_batch() -> None:

@@ -185,6 +185,7 @@ class Fetcher:
         return f"a large reply of the store is under way, {megabytes(received)} MB so far"
 
     def _log_large(self, _reply: Silence) -> None:
+        self._reads.large = True
         if sentence := self.large_reply():
             log.info("%s: %s", self._who, sentence)
 

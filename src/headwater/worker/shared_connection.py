@@ -1,11 +1,11 @@
 """The connections that all consumers of a process share.
 
-    joins, settlements, backups        ──▶ SharedConnection, one for each node of the store
-    claims, reads that do not block    ──▶ SharedConnection, one for each node, opened by the first
+    joins, claims, settlements, …      ──▶ SharedConnection, one for each node of the store
+    large replies                      ──▶ SharedConnection, one for each node, opened once there was one
     blocked reads                      ──▶ BlockedReads, one for each group name
     transactions of ordered consumers  ──▶ SharedConnection, one for each node, used by one at a time
 
-So a reply with large entries delays no settlement. Leases have their own connection and thread (`lease`), so that
+So large entries delay no settlement. Leases have their own connection and thread (`lease`), so that
 nothing here delays them.
 
 Rule 1. While a request is under way, others wait, and what has waited goes together in the next request. So the
@@ -231,11 +231,11 @@ class SharedConnections:
         await self._connections.locate()
 
     def of(self, stream: str) -> SharedConnection:
-        """Return the connection to the node of a stream for what neither blocks nor brings entries."""
+        """Return the connection to the node of a stream for all that does not block."""
         return self._for("settling", stream, self._asynchronous)
 
     def entries(self, stream: str) -> SharedConnection:
-        """Return the connection to the node of a stream for what brings entries and does not block."""
+        """Return the connection to the node of a stream for replies that are large for their link."""
         return self._for("entries", stream, self._asynchronous)
 
     def transactions(self, stream: str) -> SharedConnection:
@@ -315,6 +315,8 @@ class StreamReads:
         """Whether the last read was full, so that there may be more."""
         self._reads: BlockedReads | None = None
         self._waiting: WaitingStream | None = None
+        self.large = False
+        """Whether a reply was so large for its link that it took longer than a deadline."""
         self.quiet_until: float | None = None
         """If the last read got entries while nothing was pending: until when it is too early to look again."""
 
@@ -356,10 +358,14 @@ class StreamReads:
                             client = await holding.enter_async_context(turn)
                         replies = await exchange(client, commands)
                     else:
-                        replies = await self._shared.entries(self._stream).exchange(commands)
+                        replies = await self._unblocked().exchange(commands)
                     replies = naming_rules(replies, commands)
         finally:
             operation.close()
+
+    def _unblocked(self) -> SharedConnection:
+        """Return the connection for commands that do not block."""
+        return (self._shared.entries if self.large else self._shared.of)(self._stream)
 
     def return_by(self, until: float) -> None:
         """Let the current read return at ``until``, if it blocks."""
@@ -387,7 +393,7 @@ class StreamReads:
         reads = self._shared.blocked(self._stream, self._name, head)
         if position == ">" and (reads.calling or (self._full and reads.others)):
             read = [*head.words, "COUNT", limit, *head.options, "STREAMS", self._stream, position]
-            (reply,) = await self._shared.entries(self._stream).exchange([read])
+            (reply,) = await self._unblocked().exchange([read])
             if isinstance(reply, Refused) or reply:
                 return reply
         self._reads, self._waiting = reads, one
