@@ -312,7 +312,8 @@ class Fetcher:
             if self._reads.quiet_until is not None and isinstance(reader, MemberReader):
                 reader.looked(self._reads.quiet_until)
             if len(found) < limit:
-                self._look_at = self._clock.monotonic() + LOOK_SECONDS  # it has read everything
+                # It has read everything.
+                self._look_at = max(self._look_at, self._clock.monotonic() + LOOK_SECONDS)
             return found
         finally:
             self._in_read = False

@@ -23,10 +23,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import copy_context
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headwater.client.silence import PROGRESS, Silence
 from headwater.groups.capabilities import Capabilities, probe
 from headwater.groups.claiming import MAX_BLOCK_MS
 from headwater.groups.operation import (
@@ -45,8 +47,6 @@ from headwater.worker.connections import Connections
 
 if TYPE_CHECKING:
     import redis.asyncio
-
-    from headwater.client.silence import Silence
 
 T = TypeVar("T")
 
@@ -169,7 +169,11 @@ class SharedConnection:
         elif waiting[0][0] is None:
             waiting.popleft()[1].set_result(None)
         else:
-            self._sending = asyncio.ensure_future(self._send_together(self._take()))
+            # No caller's progress is that of a request of several.
+            context = copy_context()
+            context.run(PROGRESS.set, None)
+            together = self._send_together(self._take())
+            self._sending = asyncio.get_running_loop().create_task(together, context=context)
 
     def _take(self) -> list[tuple[list[Command], asyncio.Future[Any]]]:
         """Return what the next request is made of."""
