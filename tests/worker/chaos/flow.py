@@ -1,8 +1,9 @@
 """The app of the chaos campaign. ``CHAOS_URL`` is the address of its store, ``CHAOS_RUNS`` a directory.
 
-``bill`` publishes results, ``ship`` publishes results of batches, and ``audit`` is a plain handler. Before
-it does anything else, each run of a handler appends a line to the file ``runs-PID`` of the directory:
-``CONSUMER ID TIME``, by the monotonic clock that all processes share. A line ``stall FROM TO`` records that
+``bill`` publishes results, ``ship`` publishes results of batches, and ``audit`` is a plain handler. ``press`` runs in pool
+processes, of which some die, ``meter`` has a limit, and ``tick`` runs once a second. Before it does anything else, each run of a handler appends a line to the file ``runs-PID`` of the directory:
+``CONSUMER ID TIME``, by the monotonic clock that all processes share; those of a pool process are in the file of its
+worker. A line ``stall FROM TO`` records that
 the machine stalled this process. The file ``tree-PID`` names the source tree that the process runs.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import multiprocessing
 import os
 import sys
 import threading
@@ -20,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 import headwater
-from headwater.worker import Again, App, Backoff, Batch, Dead, Delivery, Stream
+from headwater.worker import Again, App, Backoff, Batch, Dead, Delivery, Limit, Stream, Tick
 
 CLAIM_AFTER: Final = "1s"
 TICK_SECONDS: Final = 0.05
@@ -42,9 +44,9 @@ class Invoice(msgspec.Struct):
 class Runs:
     """The file of runs of this process."""
 
-    def __init__(self, directory: str) -> None:
-        path = Path(directory, f"runs-{os.getpid()}")
-        path.with_name(f"tree-{os.getpid()}").write_text(headwater.__file__)
+    def __init__(self, directory: str, *, pid: int) -> None:
+        path = Path(directory, f"runs-{pid}")
+        path.with_name(f"tree-{pid}").write_text(headwater.__file__)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def record(self, consumer: str, *ids: int) -> None:
@@ -73,6 +75,9 @@ COMMON: Final[dict[str, Any]] = {
     "claim_after": CLAIM_AFTER,
     "retry": Backoff("50ms", ceiling="400ms"),
 }
+RATE: Final = 2_000
+BURST: Final = 500
+"""The limit of ``meter``, per second."""
 SINGLE: Final[dict[str, Any]] = {**COMMON, "concurrency": 4, "prefetch": 64}
 
 
@@ -82,8 +87,10 @@ def record(consumer: str, *ids: int) -> None:
     _runs.record(consumer, *ids)
 
 
-if "headwater.worker.process" in sys.orig_argv:  # a supervisor imports the app too
-    _runs = Runs(os.environ["CHAOS_RUNS"])
+if multiprocessing.parent_process() is not None:
+    _runs = Runs(os.environ["CHAOS_RUNS"], pid=os.getppid())
+elif "headwater.worker.process" in sys.orig_argv:  # a supervisor imports the app too
+    _runs = Runs(os.environ["CHAOS_RUNS"], pid=os.getpid())
     threading.Thread(target=_runs.watch, daemon=True).start()
 
 
@@ -125,3 +132,22 @@ async def ship(rows: Batch[Order]) -> list[Invoice]:
         else:
             sent.append(Invoice(order.id))
     return sent
+
+
+@app.consumer(orders, group="press", dead="dead.press", executor="process", concurrency=2, **COMMON)
+def press(order: Order, delivery: Delivery) -> None:
+    record("press", order.id)
+    if order.do == "late" and delivery.count == 1:
+        os._exit(7)
+
+
+@app.consumer(
+    orders, group="meter", dead="dead.meter", limit=Limit(RATE, per="1s", burst=BURST), **SINGLE
+)
+async def meter(order: Order) -> None:
+    record("meter", order.id)
+
+
+@app.every("1s", missed="all", claim_after=CLAIM_AFTER)
+async def tick(at: Tick) -> None:
+    record("tick", int(at.time.timestamp()))

@@ -17,11 +17,13 @@ import asyncio
 import random
 import tempfile
 import time
+from bisect import bisect
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.worker.apps import eventually
+from tests.worker.chaos import flow
 from tests.worker.chaos.events import Event, read_runs, repeated
 from tests.worker.chaos.load import Load
 from tests.worker.chaos.verdict import judge, settled
@@ -140,14 +142,29 @@ class Trial:
         plain = {
             (consumer, number): found
             for (consumer, number), found in runs.items()
-            if consumer == "audit" or load.kinds[number] in ("", "yield", "hold")
+            if consumer in ("audit", "meter")
+            or (consumer != "tick" and load.kinds[number] in ("", "yield", "hold"))
         }
         reasons, unexplained = repeated(plain, [*self.events, *stalls, *load.stalls])
-        never = [number for number in load.confirmed if ("audit", number) not in runs]
-        if never:
-            self.failures.append(f"{len(never)} messages never ran: {sorted(never)[:10]}")
+        for consumer in ("audit", "press", "meter"):
+            never = [number for number in load.confirmed if (consumer, number) not in runs]
+            if never:
+                self.failures.append(
+                    f"{len(never)} messages never ran in {consumer}: {sorted(never)[:10]}"
+                )
+        self._check_limit(
+            sorted(run.at for (name, _n), found in runs.items() if name == "meter" for run in found)
+        )
         self.failures += unexplained
         return Verdict(self.done, reasons, self.failures)
+
+    def _check_limit(self, starts: list[float]) -> None:
+        """Check that no second has more starts than the limit of ``meter`` allows."""
+        # A token is taken up to a quarter of a second ahead, and a stalled process starts late what has its tokens.
+        allowed = flow.BURST + 1.3 * flow.RATE + 8 * WORKERS
+        most = max(bisect(starts, at + 1.0) - n for n, at in enumerate(starts))
+        if most > allowed:
+            self.failures.append(f"meter started {most} messages within a second")
 
     # --- faults -----------------------------------------------------------------------------------
 

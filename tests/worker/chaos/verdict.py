@@ -11,6 +11,9 @@ from headwater.messages import parse_dead_letter
 from tests.worker.chaos import flow
 from tests.worker.chaos.load import DEAD, Load
 
+CONSUMERS: Final = [one for one in flow.app.consumers if one.stream.name == flow.orders.name]
+TICKS: Final = "chaos.tick"
+
 PAGE: Final = 5_000
 SHOWN: Final = 10
 
@@ -42,7 +45,7 @@ def entries(client: redis.Redis, stream: str) -> list[tuple[bytes, dict[bytes, b
 def settled(client: redis.Redis) -> bool:
     """Whether every group has read all entries and none is pending."""
     groups: Any = client.xinfo_groups(flow.orders.name)
-    return len(groups) == len(flow.app.consumers) and all(
+    return len(groups) == len(CONSUMERS) and all(
         group["pending"] == 0 and group["lag"] == 0 for group in groups
     )
 
@@ -51,7 +54,7 @@ def look(client: redis.Redis) -> Found:
     """Read everything that the trial left in the store."""
     dead: dict[str, Counter[int]] = {}
     errors: dict[int, str] = {}
-    for consumer in flow.app.consumers:
+    for consumer in CONSUMERS:
         numbers = dead[consumer.group] = Counter()
         for entry_id, fields in entries(client, consumer.dead):
             flat = [part for pair in fields.items() for part in pair]
@@ -65,7 +68,7 @@ def look(client: redis.Redis) -> Found:
             consumer.group: Counter(
                 int(fields[b"order"]) for _id, fields in entries(client, consumer.into.name)
             )
-            for consumer in flow.app.consumers
+            for consumer in CONSUMERS
             if consumer.into is not None
         },
         dead,
@@ -103,7 +106,13 @@ def judge(client: redis.Redis, load: Load) -> list[str]:
         must_be_empty(
             f"messages have two dead letters of {group}", [n for n in letters if letters[n] > 1]
         )
-    for group in (consumer.group for consumer in flow.app.consumers):
+    seconds = [
+        int(str(entry_id, "ascii").partition("-")[0]) // 1000
+        for entry_id, _ in entries(client, TICKS)
+    ]
+    if seconds != list(range(seconds[0], seconds[0] + len(seconds))):
+        wrong.append(f"ticks are missing or there twice: {seconds}")
+    for group in (consumer.group for consumer in CONSUMERS):
         infos: Any = client.xinfo_consumers(flow.orders.name, group)
         owners = [info["name"].decode() for info in infos if info["pending"]]
         must_be_empty(f"consumers of {group} own entries", owners)
