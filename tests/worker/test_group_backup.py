@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from headwater.groups.backup_writer import BackupWriter, Round
+from headwater.groups.backup_writer import BackupWriter, Round, write_quiet
 from headwater.groups.group_backup import FIELDS, MOST, parse
 from headwater.groups.member import Remade, join, rejoin
+from headwater.groups.operation import server_ms
 from headwater.groups.session import ROUNDS, GroupSession
 from headwater.groups.settling import How, Settlement
 from headwater.messages import delays_key, group_backup_key
@@ -107,6 +109,42 @@ def test_the_backup_of_delayed_entries_does_not_change(core: Core) -> None:
     # Then the text has not changed
     assert before
     assert core.client.hget(key, "pending") == before
+
+
+def test_the_backups_of_quiet_groups_are_renewed_by_one_script(core: Core) -> None:
+    # Given three groups whose last entry is settled, and a backup of each
+    keys, writers = [], []
+    for number in range(3):
+        member = replace(core.member, stream=f"quiet{number}")
+        core.client.xgroup_create(member.stream, "g", "0", mkstream=True)
+        core.client.xadd(member.stream, {"v": b"a"})
+        core.client.xreadgroup("g", "one", {member.stream: ">"})
+        core.client.xack(member.stream, "g", core.client.xrange(member.stream)[0][0])
+        keys.append(group_backup_key(member.stream, "g"))
+        writers.append(BackupWriter(member))
+    now = server_ms(core.client.execute_command("TIME"))
+    for writer in writers:
+        core.do(writer.round(now - 4_000))  # which adds a consumer
+        core.do(writer.round(now))
+    later = now + 1_900
+    assert all(writer.is_quiet(later) for writer in writers)
+    assert not any(writer.is_quiet(now + 1) for writer in writers)
+
+    # When an entry of one is read, another worker has backed up the next, and two seconds are over
+    core.client.xadd("quiet0", {"v": b"b"})
+    core.client.xreadgroup("g", "one", {"quiet0": ">"})
+    core.client.hset(keys[1], "at", now + 1)
+    core.do(write_quiet(writers, later))
+
+    # Then the time is written of the third, and its round sends nothing more
+    assert [core.client.hget(key, "at") for key in keys] == [
+        b"%d" % one for one in (now, now + 1, later)
+    ]
+    with pytest.raises(StopIteration, match="written=True"):
+        next(writers[2].round(later))
+    # And the first is read again
+    assert core.do(writers[0].round(later)).written
+    assert not writers[0].is_quiet(later + 1_900)
 
 
 @pytest.mark.parametrize("with_backup", [True, False])

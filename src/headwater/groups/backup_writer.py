@@ -6,13 +6,14 @@ Rule 1. One worker of a group writes the backup: the one that finds the last one
 Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If it is missing later, another
         client has destroyed the group and created it again.
 Rule 3. While nothing is pending and XINFO says the same of the group as before, it is not read, and only the time is
-        written.
+        written: of many such groups by one script (`write_quiet`).
 Rule 4. The time of the backup shows others that a worker of the group runs, as `member.SEEN_FIELD` does. The round
         compares the server's clock with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from headwater.groups.group_backup import FIELDS, MOST, PARKED, SIGNED, GroupBackup, Row, parse
@@ -21,6 +22,8 @@ from headwater.groups.operation import (
     Command,
     Operation,
     Refused,
+    Script,
+    Word,
     accepted,
     executed,
     mapping,
@@ -64,10 +67,27 @@ class BackupWriter:
         self.member = member
         self._content: tuple[Any, ...] = ()
         self._wrote_at = 0
+        self._just_wrote = False
         self._many = False
         self._quiet: dict[bytes, Any] | None = None
         """What XINFO says of the group since the last backup, if nothing was pending then."""
         self._ripe: dict[bytes, int] = {}
+
+    def is_quiet(self, now: int) -> bool:
+        """Return whether the next round, at the server's time ``now``, may have only the time to write."""
+        since = now - self._wrote_at
+        return self._quiet is not None and BACKUP_SECONDS * 900 <= since < BACKUP_VALID_MS
+
+    def quiet_words(self) -> list[Word]:
+        """Return the group's name, when its backup was written, and what XINFO says of it, for `write_quiet`."""
+        assert self._quiet is not None, "only of a quiet group"
+        said = [word for pair in self._quiet.items() for word in pair]
+        return [self.member.group, self._wrote_at, b"\0".join(map(_as_lua, said))]
+
+    def wrote(self, now: int) -> None:
+        """Record that `write_quiet` has written the time of the backup. The next round has nothing to do."""
+        self._wrote_at = now
+        self._just_wrote = True
 
     def round(self, now: int | None = None) -> Operation[Round]:
         """Write the group's backup, unless another worker has just done so. ``now`` is the server's time, if it was
@@ -76,6 +96,9 @@ class BackupWriter:
         key = group_backup_key(member.stream, member.group)
         if now is None:
             now = server_ms((yield [["TIME"]])[0])
+        if self._just_wrote:
+            self._just_wrote = False
+            return Round(written=True, set_back_ms=0)
         replies = yield [["HMGET", key, "at", SIGNED], ["XINFO", "GROUPS", member.stream]]
         at, signed = accepted(replies[0])
         before = int(at or 0)
@@ -169,6 +192,50 @@ class BackupWriter:
         if abs(ripe - before) < SAME_MS:
             ripe = before
         return Row(entry_id, count, owner, ripe)
+
+
+_QUIET = Script(
+    """
+-- KEYS for each group its stream and its backup. ARGV the time, and for each group its name, the time of the backup, and
+-- what XINFO says of it. Write the time of the backups of those that are as they were; return the numbers of the others.
+local others = {}
+for n = 1, #KEYS / 2 do
+  local backup, name, quiet = KEYS[2 * n], ARGV[3 * n - 1], false
+  local last = redis.pcall('HMGET', backup, 'at', 'signed')
+  local groups = redis.pcall('XINFO', 'GROUPS', KEYS[2 * n - 1])
+  if not last.err and not groups.err and last[1] == ARGV[3 * n] and last[2] == '1' then
+    for _, row in ipairs(groups) do
+      local words = {}
+      for i = 1, #row do words[i] = tostring(row[i]) end
+      quiet = quiet or (words[2] == name and table.concat(words, '\\0') == ARGV[3 * n + 1])
+    end
+  end
+  if quiet then redis.call('HSET', backup, 'at', ARGV[1]) else others[#others + 1] = n end
+end
+return others
+"""
+)
+
+
+def write_quiet(writers: Sequence[BackupWriter], now: int) -> Operation[None]:
+    """Write the time ``now`` of the backups of those groups of one server that are as quiet as before. Raises `Refused` if
+    the user may not do so by a script."""
+    keys: list[Word] = []
+    words: list[Word] = [now]
+    for one in writers:
+        keys += [one.member.stream, group_backup_key(one.member.stream, one.member.group)]
+        words += one.quiet_words()
+    others = set((yield from _QUIET.call(keys, words)))
+    for number, one in enumerate(writers, 1):
+        if number not in others:
+            one.wrote(now)
+
+
+def _as_lua(word: object) -> bytes:
+    """Return a word of a reply as Lua's tostring does."""
+    if isinstance(word, bytes):
+        return word
+    return b"false" if word is None else str(word).encode()
 
 
 def _group(reply: Any, name: str) -> dict[bytes, Any] | None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from math import inf
 
-from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter
+from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter, write_quiet
 from headwater.groups.expired import note_expired
 from headwater.groups.held import HeldKey, write_held
 from headwater.groups.hung import write_hung, write_transfers
@@ -38,6 +38,8 @@ class GroupBackups:
         self.consumers: dict[BackedUp, None] = {}
         self._clock = clock
         self._wake = asyncio.Event()
+        self._scripts = True
+        """Whether the user may run scripts."""
 
     def add(self, one: BackedUp) -> None:
         """Back up this consumer's group from now on."""
@@ -74,6 +76,8 @@ class GroupBackups:
         try:
             (time,) = await connection.exchange([["TIME"]])
             at_ms = None if isinstance(time, Refused) else server_ms(time)
+            if at_ms is not None:
+                await self._write_quiet(connection, part, at_ms)
             rounds = (one.round(session, at_ms) for one, session in part)
             results: Sequence[float | Exception] = await perform(connection, together(rounds))
         except Exception as error:
@@ -85,6 +89,22 @@ class GroupBackups:
                 result = BACKUP_SECONDS
             # A backup is due for this process from `BackupWriter`'s 1.8 s on.
             one.due = now + result - LOOK_SECONDS / 2
+
+    async def _write_quiet(
+        self,
+        connection: SharedConnection,
+        part: Sequence[tuple[BackedUp, GroupSession]],
+        at_ms: int,
+    ) -> None:
+        """Write the backups of quiet groups in one step, if that is possible."""
+        found = [one.quiet_writer(session, at_ms) for one, session in part]
+        writers = [one for one in found if one is not None]
+        if len(writers) > 1 and self._scripts:
+            try:
+                await perform(connection, write_quiet(writers, at_ms))
+            except Refused as error:
+                self._scripts = False
+                log.debug("quiet groups are backed up one by one: %s", error)
 
 
 class BackedUp:
@@ -112,6 +132,13 @@ class BackedUp:
         self._said = [False, False]
         self._writer: BackupWriter | None = None
         self._refused = False
+
+    def quiet_writer(self, session: GroupSession, at_ms: int) -> BackupWriter | None:
+        """Return the writer if the group was quiet lately; None on a cluster, where a script takes one slot's keys."""
+        writer, member = self._writer, session.member
+        if writer is None or writer.member != member or member.able.cluster:
+            return None
+        return writer if writer.is_quiet(at_ms) else None
 
     def round(self, session: GroupSession, at_ms: int | None) -> Operation[float]:
         """Run one round at the server's time ``at_ms``, if that is known. Return the seconds until the next one."""
