@@ -40,6 +40,7 @@ from headwater.groups.operation import (
 )
 from headwater.groups.store_errors import lost_connection
 from headwater.worker.clocks import Timers
+from headwater.worker.waiting import cancelled, ended
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -238,10 +239,10 @@ class BlockedReads:
 
     async def close(self) -> None:
         """End the command and close the connection. Waiting streams return without entries."""
-        for task in (self._task, self._ending, self._looking):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+        tasks = [task for task in (self._task, self._ending, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await ended(tasks)
         self._fail(None, list(self._waiting.values()))
         await self._close_client()
 
@@ -253,7 +254,7 @@ class BlockedReads:
 
     async def _run(self) -> None:
         try:
-            while True:
+            while not cancelled():
                 if not self._waiting:
                     self._wake.clear()
                     await self._wake.wait()

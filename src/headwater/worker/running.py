@@ -30,6 +30,7 @@ from headwater.worker.scheduler import Scheduler, served_streams
 from headwater.worker.shared_connection import SharedConnections
 from headwater.worker.supervisor_pipe import Reports
 from headwater.worker.telemetry import Telemetry
+from headwater.worker.waiting import ended
 
 log = logging.getLogger("headwater.worker")
 
@@ -238,7 +239,7 @@ class Running:
         backing_up, self._backing_up = self._backing_up, None
         if backing_up is not None:
             backing_up.cancel()
-            await asyncio.wait([backing_up])
+            await ended([backing_up])
             await self._parts.renewer.close()
         await self._parts.connections.close()
 

@@ -44,6 +44,7 @@ from headwater.groups.store_errors import lost_connection
 from headwater.worker.blocked_reads import BlockedReads, Head, WaitingStream
 from headwater.worker.clocks import Timers
 from headwater.worker.connections import Connections
+from headwater.worker.waiting import ended
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -131,12 +132,12 @@ class SharedConnection:
 
     async def close(self) -> None:
         """Close the connection. An unreachable store is not an error here."""
-        for task in (self._sending, self._probing):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
         for _commands, answer in self._waiting:
             answer.cancel()
+        tasks = [task for task in (self._sending, self._probing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await ended(tasks)
         await self._close_client()
 
     async def _send(self, commands: list[Command]) -> list[Any]:

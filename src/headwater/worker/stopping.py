@@ -182,6 +182,8 @@ class Stopping:
         )
 
     def _log_store_slow(self, seconds: float) -> None:
+        if not (len(self._in_flight.settler) or self._in_flight.owned):
+            return  # nothing is lost if this takes too long
         log.warning(
             "stopping: waiting up to %.1f s for the store to accept the last settlements (%d%s); %s, and the "
             "entries are handled again after claim_after",
