@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,17 @@ class Reader:
             ) as worker,
         ):
             try:
-                last = "bill handles suspected poison messages"  # by the process that starts last
-                eventually(lambda: last in output.read_text() or worker.poll() is not None, last)
+                started = re.compile(
+                    r" consumers? on "
+                )  # of each worker, and of the quarantine process
+                wanted = int(dict(pairwise(arguments)).get("--workers", "1")) + 1
+                eventually(
+                    lambda: (
+                        len(started.findall(output.read_text())) == wanted
+                        or worker.poll() is not None
+                    ),
+                    "all processes start",
+                )
                 assert worker.poll() is None, "it has ended"
                 yield output
                 self.wait_for_billing()
