@@ -282,7 +282,9 @@ def pooled(store: Store, handler: Any, **options: Any) -> App:
 
 
 @one_store
-async def test_the_stack_of_a_handler_in_a_pool_process_is_known(store: Store) -> None:
+async def test_the_stack_of_a_handler_is_known_and_a_stop_kills_what_ignores_sigterm(
+    store: Store,
+) -> None:
     async with working(pooled(store, enter, concurrency=1), grace=0) as running:
         await send(store, Job(1, "spin"))
         (loop,) = running.loops.values()
@@ -290,6 +292,8 @@ async def test_the_stack_of_a_handler_in_a_pool_process_is_known(store: Store) -
         (owned,) = loop.pool.running
         # Also while it holds the interpreter's lock
         await eventually(lambda: "do" in [one.name for one in loop.executor.stack(owned)])
+    # And when the worker has stopped, its process is killed, although it does not see the SIGTERM
+    await eventually(lambda: not pool_of(os.getpid()), "no pool process is left")
 
 
 @one_store

@@ -187,9 +187,13 @@ class PoolProcess:
         return status
 
     def stop(self) -> None:
-        """Have the handler end, if one runs, and the process after it."""
+        """Have the handler end, if one runs, and the process after it; kill it after `TERM_SECONDS`."""
         self.finish()
         self._signal(signal.SIGTERM)
+        # Its slot's thread waits for a reply, and a handler in a long call into C does not see the SIGTERM.
+        later = threading.Timer(TERM_SECONDS, self._signal, [signal.SIGKILL])
+        later.daemon = True
+        later.start()
 
     def kill(self, after: float = 0.0) -> None:
         """Kill the process, unless it ends within ``after`` seconds."""
@@ -372,7 +376,7 @@ class ProcessPool:
         for process in idle:
             process.finish()
         for process in busy:
-            process.stop()  # its thread waits for it, and kills it
+            process.stop()  # its thread waits until it has ended
         end = time.monotonic() + CLOSING_SECONDS
         for process in idle:
             process.kill(max(0.0, end - time.monotonic()))
