@@ -151,7 +151,8 @@ async def test_a_signal_after_the_workers_have_ended_does_not_change_the_exit_st
 ) -> None:
     # Given workers on a store that `headwater work` serves, and stops after them
     with supervised(f"headwater://{tmp_path}/data") as parent:
-        await eventually(lambda: parent.log().count(" of group g") == 2)
+        await eventually(lambda: " of group g" in parent.log())
+        await eventually(lambda: parent.log().count("1 consumer on") == 2)
 
         # When signals arrive until it ends, after the workers have stopped at the first
         parent.signal(signal.SIGTERM)

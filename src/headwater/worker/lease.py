@@ -253,6 +253,9 @@ class ThreadRenewer(Renewer):
 
     def start(self) -> None:
         """Start the thread, after the consumers were added."""
+        # Here and not in the thread: of two threads that import it at once, one would find half of it.
+        import redis.backoff  # noqa: F401
+
         self._thread.start()
 
     async def close(self) -> None:
