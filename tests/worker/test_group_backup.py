@@ -117,9 +117,9 @@ def test_the_backups_of_quiet_groups_are_renewed_by_one_script(core: Core) -> No
     for number in range(3):
         member = replace(core.member, stream=f"quiet{number}")
         core.client.xgroup_create(member.stream, "g", "0", mkstream=True)
-        core.client.xadd(member.stream, {"v": b"a"})
+        entry_id: Any = core.client.xadd(member.stream, {"v": b"a"})
         core.client.xreadgroup("g", "one", {member.stream: ">"})
-        core.client.xack(member.stream, "g", core.client.xrange(member.stream)[0][0])
+        core.client.xack(member.stream, "g", entry_id)
         keys.append(group_backup_key(member.stream, "g"))
         writers.append(BackupWriter(member))
     now = server_ms(core.client.execute_command("TIME"))
