@@ -40,6 +40,7 @@ from headwater.groups.operation import (
 )
 from headwater.groups.store_errors import lost_connection
 from headwater.worker.clocks import Timers
+from headwater.worker.connections import close_client
 from headwater.worker.waiting import cancelled, ended
 
 if TYPE_CHECKING:
@@ -444,10 +445,7 @@ class BlockedReads:
     async def _close_client(self) -> None:
         client, self._client, self._connection_id = self._client, None, 0
         if client is not None:
-            try:
-                await client.aclose()
-            except lost_connection():
-                pass
+            await close_client(client)
 
 
 def streams_of(reply: Any) -> Sequence[tuple[bytes, list[Any]]]:

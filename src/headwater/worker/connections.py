@@ -207,6 +207,14 @@ class Connections:
                 self._anchor = connect(self._place)
 
 
+async def close_client(client: redis.asyncio.Redis) -> None:
+    """Close a client. An unreachable store is not an error here."""
+    try:
+        await client.aclose()
+    except lost_connection():
+        pass
+
+
 def may_have_run(error: Exception) -> bool:
     """Return whether a connection broke after a command was sent that must not be repeated."""
     from headwater.client import attempts

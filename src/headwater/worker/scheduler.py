@@ -33,7 +33,7 @@ from headwater.groups.scheduling import (
 from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import error_text
 from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import Connections, Pause, lost_connection
+from headwater.worker.connections import Connections, Pause, close_client, lost_connection
 from headwater.worker.declaration import Consumer
 from headwater.worker.loop import TaskEnded
 from headwater.worker.reaping import reap_regularly
@@ -258,7 +258,7 @@ class Serving:
                     seconds = _pause(self._connections, self._who, error, self._pause)
                     await sleep(self._clock, seconds)
                 finally:
-                    await _close(client)
+                    await close_client(client)
         finally:
             self._connections.availability.left(self._who)
             reaping.cancel()
@@ -332,7 +332,7 @@ class Serving:
         except troubles as error:
             log.debug("%s did not leave its group: %s", self._who, error)
         finally:
-            await _close(client)
+            await close_client(client)
 
     def _gone(self, ids: Sequence[bytes]) -> None:
         log.debug("%d scheduled messages of %s were cancelled", len(ids), self._stream)
@@ -345,10 +345,3 @@ def _pause(connections: Connections, who: str, error: Exception, pause: Pause) -
     seconds = pause.next()
     connections.availability.troubled(who, error, pause=seconds)
     return seconds
-
-
-async def _close(client: redis.asyncio.Redis) -> None:
-    try:
-        await client.aclose()
-    except lost_connection():
-        pass

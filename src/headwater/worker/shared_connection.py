@@ -43,7 +43,7 @@ from headwater.groups.operation import (
 from headwater.groups.store_errors import lost_connection
 from headwater.worker.blocked_reads import BlockedReads, Head, WaitingStream
 from headwater.worker.clocks import Timers
-from headwater.worker.connections import Connections
+from headwater.worker.connections import Connections, close_client
 from headwater.worker.waiting import ended
 
 if TYPE_CHECKING:
@@ -436,11 +436,3 @@ def _parsed(command: Command) -> tuple[Head, int, int, Word]:
     if words[0] == "XREAD":
         return Head(("XREAD",)), 1, int(words[2]), words[-1]
     return Head(tuple(words[:4]), tuple(words[8:end])), int(words[5]), int(words[7]), words[-1]
-
-
-async def close_client(client: redis.asyncio.Redis) -> None:
-    """Close a client. An unreachable store is not an error here."""
-    try:
-        await client.aclose()
-    except lost_connection():
-        pass
