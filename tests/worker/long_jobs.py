@@ -2,7 +2,8 @@
 
 hold     keeps the interpreter's lock for ``JOB_SECONDS``, as one long call into C does
 compute  the same, and uses the processor meanwhile
-wait     waits for ``JOB_SECONDS`` without the lock
+late     waits for a third of that without the lock, then holds it
+wait     waits for ``JOB_SECONDS`` without the lock; so does every other one
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def _order(job: Job) -> str:
 )
 def work(job: Job) -> Done:
     os.write(2, f"began {job.id} in {os.getpid()}\n".encode())
-    if job.do == "hold":
+    if job.do == "late":
+        time.sleep(SECONDS / 3)
+    if job.do in ("hold", "late"):
         ctypes.PyDLL(None).usleep(int(SECONDS * 1_000_000))
     elif job.do == "compute":
         end = time.monotonic() + SECONDS

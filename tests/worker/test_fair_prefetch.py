@@ -69,6 +69,12 @@ class Work:
 
         return declare
 
+    def ordered(self, app: App, number: int) -> None:
+        @app.consumer(tasks, group="g", concurrency=2, order_by=lambda task: task.key)
+        async def work(task: Task, delivery: Delivery) -> None:
+            self.counts.add(delivery.count)
+            await self.handle(number, task)
+
     def batches(self, app: App, number: int) -> None:
         @app.batch(tasks, group="g", size=2, linger="10ms")
         async def work(rows: Batch[Task]) -> None:
@@ -173,3 +179,49 @@ async def test_a_busy_key_does_not_fill_the_room_of_other_keys(any_store: Store)
         await eventually(lambda: len(work.done) == 35)
     assert [task for _worker, task in work.began if 10 <= task < 40] == [*range(10, 40)]
     assert work.counts == {1}
+
+
+async def test_other_keys_do_not_wait_behind_long_messages_of_an_ordered_consumer(
+    any_store: Store,
+) -> None:
+    # Given an ordered consumer, both slots of whose reader are busy, and messages that follow in these keys
+    work = Work(any_store)
+    async with work.workers(1, work.ordered):
+        await send(range(1), "a")
+        await send(range(1, 2), "b")
+        await eventually(lambda: len(work.began) == 2)
+        await send(range(10, 20), "a")
+        await send(range(20, 30), "b")
+        # When messages of other keys arrive, and other processes are idle
+        await send(range(30, 40), "c")
+        await send(range(40, 50), "d")
+        async with work.workers(WORKERS - 1, work.ordered):
+            # Then these are handled meanwhile, and the busy keys wait
+            await eventually(lambda: work.done >= {*range(30, 50)})
+            assert work.done.isdisjoint(range(10, 30))
+            # And continue in order
+            work.go_on.set()
+            await eventually(lambda: len(work.done) == 42)
+    for key in (range(10, 20), range(20, 30), range(30, 40), range(40, 50)):
+        assert [task for _worker, task in work.began if task in key] == [*key]
+    assert work.counts == {1}
+
+
+async def test_all_processes_handle_long_messages_of_an_ordered_consumer(store: Store) -> None:
+    work = Work(store)
+
+    def declare(app: App, number: int) -> None:
+        @app.consumer(tasks, group="g", concurrency=2, order_by=lambda task: task.id)
+        async def slow(task: Task) -> None:
+            work.began.append((number, task.id))
+            await work.go_on.wait()
+            work.done.add(task.id)
+
+    async with work.workers(WORKERS, declare):
+        await work.apps[0].send_many(tasks, [Task(number) for number in range(32)])
+        await eventually(lambda: len(work.began) == 2 * WORKERS)
+        assert sorted({worker for worker, _task in work.began}) == [*range(WORKERS)]
+        # When all are busy, then the first that is free goes on
+        work.go_on.set()
+        await eventually(lambda: len(work.done) == 32)
+    assert len(work.began) == 32

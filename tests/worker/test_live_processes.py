@@ -65,6 +65,29 @@ async def test_a_handler_that_holds_the_interpreters_lock_keeps_its_entry(
         assert "longer than claim_after" not in log
 
 
+async def test_a_busy_process_that_let_another_one_read_keeps_its_entries(any_store: Store) -> None:
+    # Given an ordered consumer, both slots of whose reader are busy, and a job that holds the lock there later
+    with supervised(
+        any_store.url,
+        *("--workers", "2"),
+        target=TARGET,
+        SHOP_CLAIM_AFTER="1500ms",
+        JOB_SECONDS="4",
+        JOB_ORDER="1",
+    ) as parent:
+        await eventually(lambda: ready(parent, 2))
+        await send(any_store, Job(1, "late"), Job(2, "wait"), Job(3, "another"))
+        # When the other process reads, then each job runs once
+        await eventually(lambda: settled(any_store))
+        log = parent.log()
+        began = [line.split() for line in log.splitlines() if line.startswith("began")]
+        assert sorted(job for _, job, _, _process in began) == ["1", "2", "3"], log
+        assert len({process for _, _job, _, process in began}) == 2, log
+        assert sorted(one.job for one in await any_store.results(done)) == [1, 2, 3]
+        assert "the supervisor renews them" in log
+        await nothing_is_accused(any_store, log)
+
+
 async def test_processes_that_are_stopped_and_go_on_are_not_taken_for_dead(store: Store) -> None:
     # Given a job of which every process that runs it is stopped for longer than claim_after
     with supervised(

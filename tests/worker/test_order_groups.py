@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headwater.groups.claiming import Delivered
 from headwater.groups.operation import Operation
 from headwater.groups.ordered import (
     Claimed,
@@ -21,7 +22,7 @@ from headwater.groups.ordered import (
 )
 from headwater.groups.settling import How
 from headwater.messages import group_reader_key
-from tests.worker.core import Core, stepped
+from tests.worker.core import CLAIM_AFTER_MS, Core, stepped
 
 TTL_MS = 60_000
 KEY = group_reader_key("s", "g")
@@ -102,6 +103,7 @@ def test_no_entry_is_claimed_if_the_reader_key_is_lost_just_before(reader: Core)
     (entry,) = add(reader, 1)
     former = reader.another("former")
     former.read()
+    reader.age(entry, CLAIM_AFTER_MS)
     answer = reader.do(
         between(
             claim(reader.member, [entry], gone=reader.gone.extend),
@@ -112,9 +114,41 @@ def test_no_entry_is_claimed_if_the_reader_key_is_lost_just_before(reader: Core)
     assert reader.pending(entry) == ("former", 1)
 
 
-def test_entries_of_a_former_reader_are_claimed_by_id_at_once(reader: Core) -> None:
+def test_entries_that_a_former_reader_renews_are_not_claimed(reader: Core) -> None:
+    (entry,) = add(reader, 1)
+    reader.another("former").read()
+    early = claimed(reader, entry)
+    assert (early.found, early.settled) == ([], [])
+    assert 0 < early.waiting[entry] <= 500
+    assert reader.pending(entry) == ("former", 1)
+
+
+def test_entries_that_a_former_reader_renews_just_before_are_not_claimed(reader: Core) -> None:
+    (entry,) = add(reader, 1)
+    former = reader.another("former")
+    former.read()
+    reader.age(entry, CLAIM_AFTER_MS)
+    answer = reader.do(
+        between(
+            claim(reader.member, [entry], gone=reader.gone.extend),
+            lambda: former.renew(Delivered(entry, [], 1, False, False)),
+        )
+    )
+    assert (answer.found, answer.settled, [*answer.waiting]) == ([], [], [entry])
+    assert reader.pending(entry) == ("former", 1)
+
+
+def test_an_entry_that_its_reader_does_not_know_of_is_claimed_at_once(reader: Core) -> None:
+    (entry,) = add(reader, 1)
+    read(reader)  # a reply that was lost
+    assert [one.id for one in claimed(reader, entry).found] == [entry]
+
+
+def test_entries_that_a_former_reader_renews_no_more_are_claimed_by_id(reader: Core) -> None:
     first, second, third = add(reader, 3)
     reader.another("former").read()
+    for entry in (first, second, third):
+        reader.age(entry, CLAIM_AFTER_MS)
     answer = claimed(reader, first, third)
     assert [(one.id, one.delivery_count, one.from_silent) for one in answer.found] == [
         (first, 2, True),
@@ -143,6 +177,7 @@ def test_a_released_entry_is_claimed_at_once_with_its_delivery_count(reader: Cor
 def test_a_claim_reports_settled_and_deleted_entries(reader: Core) -> None:
     settled, gone = add(reader, 2)
     reader.another("former").read()
+    reader.age(gone, CLAIM_AFTER_MS)
     reader.client.xack("s", "g", settled)
     reader.client.xdel("s", gone)
     answer = claimed(reader, settled, gone)

@@ -24,13 +24,14 @@ NUMBERS = 40
 pytestmark = pytest.mark.slow
 
 
-async def send(store: Store, chance: random.Random) -> None:
-    """Add all steps, with the keys interleaved. Some steps fail once."""
+async def send(store: Store, chance: random.Random, *, long: float = 0.0) -> None:
+    """Add all steps, with the keys interleaved. Some steps fail once; the part ``long`` of them takes long."""
     left = {str(key): 0 for key in range(KEYS)}
     async with store.look.pipeline(transaction=False) as pipeline:
         while left:
             key = chance.choice(list(left))
-            step = Step(key, left[key], "fail" if chance.random() < 0.1 else "")
+            do = "fail" if chance.random() < 0.1 else "long" if chance.random() < long else ""
+            step = Step(key, left[key], do)
             pipeline.xadd("steps", dict(steps.codec.encode(step)))
             left[key] += 1
             if left[key] == NUMBERS:
@@ -79,6 +80,37 @@ async def test_order_holds_when_readers_are_killed(store: Store) -> None:
         await eventually(lambda: settled(store))
 
     # Then each key began in order, only unsettled steps began again, and each step has one result
+    expected = {str(key): list(range(NUMBERS)) for key in range(KEYS)}
+    assert await numbers(store, done) == expected
+    for key, order in (await numbers(store, begun)).items():
+        steps_taken = {after - before for before, after in itertools.pairwise(order)}
+        assert steps_taken <= {0, 1}, (key, order)
+
+
+async def test_order_holds_when_busy_readers_let_others_read_and_are_killed(store: Store) -> None:
+    # Given three processes with two slots each, and steps that take longer than a reader waits for a slot
+    chance = random.Random(19)
+    await send(store, chance, long=0.02)
+    slots = {"SHOP_SLOTS": "2"}
+    readers: set[int] = set()
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(one_worker(store.url, target=SHOP, **slots)) for _ in range(3)
+        ]
+
+        # When any of them is killed, three times
+        for _kill in range(3):
+            for _look in range(10):
+                readers.add((await reader(store, workers)).pid)
+                await eventually(elapsed(chance.uniform(0.1, 0.3)))
+            victim = workers.pop(chance.randrange(3))
+            victim.signal(signal.SIGKILL)
+            victim.wait()
+            workers.append(stack.enter_context(one_worker(store.url, target=SHOP, **slots)))
+        await eventually(lambda: settled(store))
+
+    # Then several processes read in turn, and each key was in order
+    assert len(readers) > 1
     expected = {str(key): list(range(NUMBERS)) for key in range(KEYS)}
     assert await numbers(store, done) == expected
     for key, order in (await numbers(store, begun)).items():

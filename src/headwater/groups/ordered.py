@@ -2,8 +2,9 @@
 
 Rule 1. The *reader's key* `{stream}:hw:reader:<group>` names the reader, and expires if it is not renewed.
         Only this reader reads and claims.
-Rule 2. Entries are claimed by id, never by idle time, so that the caller decides which entry is next. A
-        former reader's entries are claimed at once, because it has lost the reader's key.
+Rule 2. Entries are claimed by id, so that the caller decides which entry is next. A former reader may have let
+        another one read while its handlers still run: its entries are claimed only when they were not renewed
+        for ``claim_after``, which is about when its key expires if it dies.
 Rule 3. Reading and claiming are transactions that fail if the reader's key has changed or expired since it
         was checked: a process that was suspended in between gets nothing. They use plain commands, the same
         on every server, and need one connection for all their steps.
@@ -59,6 +60,12 @@ def take_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
     replies = yield [["SET", key, member.consumer, "NX", "PX", ttl_ms], ["GET", key]]
     accepted(replies[0])
     return bool(accepted(replies[1]) == member.consumer.encode())
+
+
+def is_reader(member: Member) -> Operation[bool]:
+    """Return whether the reader's key names this member."""
+    replies = yield [["GET", group_reader_key(member.stream, member.group)]]
+    return bool(accepted(replies[0]) == member.consumer.encode())
 
 
 def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
@@ -140,9 +147,9 @@ def wait_for_new(member: Member, seen: bytes, *, block_ms: int) -> Operation[Non
 
 
 def claim(member: Member, ids: Sequence[bytes], *, gone: Gone) -> Operation[Claimed]:
-    """Claim those of the pending entries ``ids`` that are due, from any owner. Raises `NotTheReader` if this
-    member does not have the reader's key, or the group will read one of them again. Claims nothing if the key
-    was renewed in between."""
+    """Claim those of the pending entries ``ids`` that are due, and that no other consumer renews. Raises
+    `NotTheReader` if this member does not have the reader's key, or the group will read one of them again. Claims
+    nothing if the key was renewed in between."""
     yield from _watch(member)
     rows, waiting, settled = yield from _look(member, ids)
     if settled and StreamID.parse(settled[-1]) > StreamID.parse(
@@ -151,7 +158,8 @@ def claim(member: Member, ids: Sequence[bytes], *, gone: Gone) -> Operation[Clai
         yield [["UNWATCH"]]
         raise NotTheReader
     claims: list[Command] = [
-        ["XCLAIM", member.stream, member.group, member.consumer, 0, row[0]] for row in rows
+        ["XCLAIM", member.stream, member.group, member.consumer, _lease_ms(member, row), row[0]]
+        for row in rows
     ]
     parked = [row[0] for row in rows if row[1] == _PARKED]
     if parked and not member.able.verbs:
@@ -211,11 +219,18 @@ def _look(
             settled.append(one)
             continue
         left = due(row)
+        if left <= 0 and (lease := _lease_ms(member, row)):
+            left = min(lease - int(row[2]), claim_interval_ms(member))
         if left > 0:
             waiting[one] = left
         else:
             rows.append(row)
     return rows, waiting, settled
+
+
+def _lease_ms(member: Member, row: Any) -> int:
+    """Return for how long the owner of an XPENDING row has it without renewing it: 0 if nobody handles it."""
+    return 0 if row[1] in (b"", _PARKED, member.consumer.encode()) else member.claim_after_ms
 
 
 def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callable[[Any], int]:

@@ -103,7 +103,8 @@ class ConsumerOptions(StartOptions, total=False):
     """The name of the dead-letter stream. By default the stream's name and ``.dead``."""
     order_by: Callable[[Any], Hashable] | None
     """A function that returns the key of a message. Messages of one key are handled one at a time, in
-    the order of their ids; one process at a time reads the stream for the group."""
+    the order of their ids; one process at a time reads the stream for the group, another one when all its slots
+    are busy with long messages."""
     start: str | datetime
     """Where the group begins if it does not exist yet: ``"beginning"``, the default; ``"new"``, with entries
     added from then on; after an entry, by its id; or with entries added from a time on, by a datetime with a

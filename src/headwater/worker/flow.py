@@ -170,6 +170,7 @@ class Flow:
         free = most - len(self.in_flight.owned)
         if self.order is not None:
             self.order.make_room(full=free <= 0 and self.pool.hungry)
+            self.order.yield_if_busy()
         enough = max(1, (most - capacity) // 2)
         return free if free >= enough or (free > 0 and self.pool.hungry) else 0
 

@@ -37,7 +37,7 @@ from headwater.groups.capabilities import probe
 from headwater.groups.claiming import owned
 from headwater.groups.member import Member
 from headwater.groups.operation import Operation, perform
-from headwater.groups.ordered import keep_reader_key
+from headwater.groups.ordered import is_reader, keep_reader_key
 from headwater.groups.poison import heard
 from headwater.groups.settling import renew
 from headwater.worker.connections import Connections, deadline_s
@@ -282,12 +282,15 @@ class SupervisorRenewer:
 
 def _renewed(one: LeaseReport, member: Member) -> Operation[bool]:
     """Renew the reader's key of an ordered consumer, and what the consumer owns. Return False if it is not the
-    reader any more."""
-    if one.ordered and not (yield from keep_reader_key(member, ttl_ms=one.claim_after_ms)):
-        return False
+    reader: it has lost the key, or has let another process read."""
+    reads = True
+    if one.ordered:
+        # Not the key of another reader, which may have died.
+        reads = yield from is_reader(member)
+        reads = reads and (yield from keep_reader_key(member, ttl_ms=one.claim_after_ms))
     rows = yield from owned(member)
     yield from renew(member, [row[0] for row in rows])
-    return True
+    return reads
 
 
 class _Life(NamedTuple):

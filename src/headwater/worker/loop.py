@@ -29,7 +29,7 @@ from headwater.worker.gate import Gate
 from headwater.worker.group_backup_task import BackedUp, GroupBackups
 from headwater.worker.lease import Leased, TaskRenewer, ThreadRenewer
 from headwater.worker.lease_board import LeaseSlot
-from headwater.worker.ordered_fetch import OrderedFetch
+from headwater.worker.ordered_fetch import OrderedFetch, Slots
 from headwater.worker.owned import Owned
 from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
 from headwater.worker.reaping import reap_regularly
@@ -206,14 +206,23 @@ class Loop:
             in_flight=self.in_flight,
             changes=self._changes,
             gone=self.telemetry.losses.pending,
-            put=self.pool.put,
+            slots=Slots(self.pool.put, self._slot_is_free, self.flow.slow.busy_since),
             call_back=self._call_back,
-            idle=lambda: not self.pool.running and not self.executor.threads_busy,
             by_supervisor=self._slot.by_supervisor,
         )
         self.in_flight.reading = order.lease
         self.in_flight.dropped = order.ordering.away
         return order
+
+    def _slot_is_free(self) -> bool:
+        """Return whether a slot is free, and no handler runs whose entry this process has lost."""
+        running = self.pool.running
+        threads = sum(owned.in_thread for owned in running)
+        return (
+            not self.pool.busy
+            and all(map(self.in_flight.owns, running))
+            and self.executor.threads_busy <= threads
+        )
 
     def transfers(self) -> str:
         """Return which large reply and results are under way, in a sentence; an empty string if none is."""

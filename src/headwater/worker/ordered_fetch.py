@@ -2,7 +2,8 @@
 
     key taken ──▶ all pending entries are listed ──▶ new entries are read, first entries are claimed
         ▲                                                        │
-        └───────────── key lost: forget them, hand back ◀────────┘
+        ├───────────── key lost: forget them, hand back ◀────────┤
+        └── every slot busy: hand back what waits, release key ◀─┘
 
 Here *the key* is the reader's key of the group (`groups.ordered`), and a *line* is the queue of the entries of
 one message key.
@@ -13,6 +14,9 @@ Rule 2. A read that blocks in the store does not deliver entries. Otherwise a pr
         entry first, and reads it afterwards.
 Rule 3. Only first entries of a line are claimed, in id order. The pending entries are listed again at intervals,
         because others may have made entries pending: replayed dead letters.
+Rule 4. If every slot runs the same handler for long, and an entry waits, another process may read: this one
+        releases the key, and keeps what it handles. The next reader waits for these entries as for any that
+        another consumer owns. This process takes the key again when a slot is free, if no other has it.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from headwater.groups.claiming import MAX_BLOCK_MS, Delivered, Gone, claim_interval_ms
 from headwater.groups.member import Member
@@ -38,7 +43,7 @@ from headwater.groups.ordered import (
     wait_for_new,
 )
 from headwater.groups.store_errors import lost_connection
-from headwater.worker.clocks import Timer, Timers, call_upkeep, sleep
+from headwater.worker.clocks import Timer, Timers, call_upkeep
 from headwater.worker.declaration import Consumer
 from headwater.worker.in_flight import InFlight
 from headwater.worker.ordering import Ordering
@@ -58,16 +63,31 @@ MOST_KNOWN = 100_000
 FULL_SECONDS = 0.25
 """How long entries may fill the room: a retry is often due by then."""
 
+BUSY_SECONDS = 0.95
+"""How long every slot runs the same handlers until another process may have read what waits: below a second. The time
+until a process looks for the reader's key is part of it."""
+
+TIMES_TAKING = 20
+"""How much longer than taking over a process keeps the key at least."""
+
 MARGIN = 0.1
 """The last fraction of the key's lifetime, in which it is not released: another process may have it by then."""
 
 
-class OrderedFetch:
-    """Reads in order for one consumer.
+class Slots(NamedTuple):
+    """The handler slots of the consumer."""
 
-    ``put`` gives an entry to the pool. ``call_back`` is called with the time at which a blocked read must
-    return. ``idle`` returns whether no handler runs.
-    """
+    put: Callable[[Owned], None]
+    """Gives an entry to them."""
+    free: Callable[[], bool]
+    """Returns whether one is free, and no handler runs whose entry this process has lost: one that ignores its
+    cancellation, or runs in a thread."""
+    busy_since: Callable[[], float | None]
+    """Returns since when every slot runs the same handler; None if one is free."""
+
+
+class OrderedFetch:
+    """Reads in order for one consumer. ``call_back`` is called with the time at which a blocked read must return."""
 
     def __init__(
         self,
@@ -77,9 +97,8 @@ class OrderedFetch:
         in_flight: InFlight,
         changes: Changes,
         gone: Gone,
-        put: Callable[[Owned], None],
+        slots: Slots,
         call_back: Callable[[float], None],
-        idle: Callable[[], bool],
         by_supervisor: Callable[[], float],
     ) -> None:
         self.consumer = consumer
@@ -87,14 +106,21 @@ class OrderedFetch:
         self.lease = ReaderLease(
             consumer.claim_after_ms, clock=clock, lost=self._lost, by_supervisor=by_supervisor
         )
-        self.ordering = Ordering(consumer, clock=clock, put=put, expect=self._expect)
+        self.ordering = Ordering(consumer, clock=clock, put=slots.put, expect=self._expect)
         self.list_at = 0.0
         self._in_flight = in_flight
         self._changes = changes
         self._gone = gone
         self._call_back = call_back
-        self._idle = idle
+        self._slots = slots
         self._listed = False
+        self._yields = False
+        """Whether to let another process read."""
+        self._keep_until = 0.0
+        """Until when this process keeps the key, because taking over takes long."""
+        self._yield_timer: Timer | None = None
+        self._was_reader = False
+        """It was the reader before, and did not lose the key: then the log does not say again that it reads."""
         self._full_at: float | None = None
         """Since when entries that wait for their key fill the room, while a slot is free."""
         self._timer: Timer | None = None
@@ -103,7 +129,7 @@ class OrderedFetch:
     @property
     def reads(self) -> bool:
         """Whether this process may read: it has the key, and has listed the pending entries."""
-        return self._listed and self.lease.held
+        return self._listed and self.lease.held and not self._yields
 
     @property
     def urgent(self) -> bool:
@@ -111,6 +137,34 @@ class OrderedFetch:
         due = self.ordering.next_due
         now = self.clock.monotonic()
         return not self.reads or now >= self.list_at or (due is not None and due <= now)
+
+    def yield_if_busy(self) -> None:
+        """Let another process read, now or later, if every slot runs the same handler for long and an entry waits."""
+        if self._yield_timer is not None:
+            return
+        due = self._yield_due()
+        left = due - self.clock.monotonic()
+        if left > 1e-5:  # the clock counts in microseconds
+            if left < math.inf:
+                self._yield_timer = self.clock.call_later(left, self._look_busy)
+        elif not self._yields:
+            self._yields = True
+            self._call_back(self.clock.monotonic())
+            self._changes.notify()
+
+    def _look_busy(self) -> None:
+        self._yield_timer = None
+        self.yield_if_busy()
+
+    def _yield_due(self) -> float:
+        """Return when to let another process read, if nothing changes; infinity if there is no reason."""
+        since, member = self._slots.busy_since(), self._in_flight.member
+        if since is None or member is None or not self.reads:
+            return math.inf
+        if len(self._in_flight.owned) < self.consumer.prefetch and not self._in_flight.unbegun():
+            return math.inf
+        look_s = claim_interval_ms(member) / 1000
+        return max(self._keep_until, since + max(look_s / 2, BUSY_SECONDS - look_s))
 
     def make_room(self, *, full: bool) -> None:
         """Hand back the entries that wait for an earlier one of their key, if they have been filling the room for
@@ -168,21 +222,29 @@ class OrderedFetch:
 
     async def prepare(self, client: SharedConnection, member: Member) -> None:
         """Become the reader, or wait before the next attempt; then list the pending entries."""
+        if self._yields:
+            await self._hand_over(client, member)
         if not self.lease.held:
             self._listed = False
             if not await self._take(client, member):
-                await sleep(self.clock, claim_interval_ms(member) / 1000)
+                await self._wait_to_take(claim_interval_ms(member) / 1000)
                 return
+        began = self.clock.monotonic()
         if not self._listed:
             self.ordering.clear()
-        began = self.clock.monotonic()
+            for owned in self._in_flight.owned.values():
+                self.ordering.runs(owned)
         await self._list(client, member)
         now = self.clock.monotonic()
         self.list_at = now + max(LIST_SECONDS, 20 * (now - began))
         self._wake_at(self.list_at)
         if not self._listed and self.lease.held:
             self._listed = True
-            log.info(
+            self._keep_until = now + TIMES_TAKING * (now - began)
+            level = logging.DEBUG if self._was_reader else logging.INFO
+            self._was_reader = True
+            log.log(
+                level,
                 "%s is the reader of %s for group %s (pending entries: %d)",
                 member.consumer,
                 member.stream,
@@ -191,16 +253,44 @@ class OrderedFetch:
             )
 
     async def _take(self, client: SharedConnection, member: Member) -> bool:
-        """Try to take the key, and return whether this process is the reader now. It does not take the key while
-        a handler from its last time as the reader still runs: one that ignores its cancellation, or runs in a
-        thread."""
-        if self._in_flight.owned or not self._idle():
+        """Try to take the key, and return whether this process is the reader now."""
+        if not self._slots.free():
             return False
         began = self.clock.monotonic()
         if not await perform(client, take_reader_key(member, ttl_ms=self.lease.ttl_ms)):
             return False
         self.lease.took(began)
         return True
+
+    async def _wait_to_take(self, seconds: float) -> None:
+        """Wait before the next attempt to take the key, at most until a slot is free."""
+        was_free = self._slots.free()
+        until = self.clock.monotonic() + seconds
+        timer = self.clock.call_later(seconds, self._changes.notify)
+        try:
+            await self._changes.until(
+                lambda: (
+                    self.clock.monotonic() >= until - 1e-5 or (not was_free and self._slots.free())
+                )
+            )
+        finally:
+            timer.cancel()
+
+    async def _hand_over(self, client: SharedConnection, member: Member) -> None:
+        """Let another process read, unless a slot is free by now (rule 4)."""
+        self._yields = False
+        if self._yield_due() > self.clock.monotonic() + 1e-5:
+            return
+        waiting = self._in_flight.unbegun()
+        self._in_flight.hand_back(waiting)
+        # The next reader should find them handed back.
+        await self._changes.until(
+            lambda: not self.lease.held or not any(map(self._in_flight.owns, waiting))
+        )
+        self._listed = False
+        self.ordering.clear()
+        if self._end_lease():
+            await perform(client, release_reader_key(member, ttl_ms=self.lease.ttl_ms))
 
     async def _list(self, client: SharedConnection, member: Member) -> None:
         """List the pending entries that are not known yet, then start the entries whose turn it is."""
@@ -222,7 +312,7 @@ class OrderedFetch:
             self.consumer.name,
             self.consumer.stream.name,
         )
-        self._listed = False
+        self._listed = self._was_reader = False
         self.ordering.clear()
         owned = [one for one in self._in_flight.owned.values() if one.state is not State.SETTLING]
         for one in owned:
@@ -235,7 +325,7 @@ class OrderedFetch:
     async def release(self) -> None:
         """Release the key at the end, so that another process can read at once."""
         left = self.lease.until - self.clock.monotonic()
-        held = self.lease.held and left > MARGIN * self.lease.ttl_ms / 1000
+        held = self._end_lease()
         self.close()
         member = self._in_flight.member
         if not held or member is None:
@@ -252,11 +342,19 @@ class OrderedFetch:
         except lost_connection() as error:
             log.debug("the reader's key was not released, and expires by itself: %s", error)
 
-    def close(self) -> None:
-        """Stop watching the key, and stop the timer."""
+    def _end_lease(self) -> bool:
+        """Stop renewing the key. Return whether this process still has it, with time to release it."""
+        left = self.lease.until - self.clock.monotonic()
+        held = self.lease.held and left > MARGIN * self.lease.ttl_ms / 1000
         self.lease.end()
-        if self._timer is not None:
-            self._timer.cancel()
+        return held
+
+    def close(self) -> None:
+        """Stop watching the key, and stop the timers."""
+        self.lease.end()
+        for timer in (self._timer, self._yield_timer):
+            if timer is not None:
+                timer.cancel()
 
 
 class OrderedReader:

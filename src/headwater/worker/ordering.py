@@ -4,7 +4,7 @@
                                                     └──▶ the first, if it is away ──▶ claimed when due
 
 An entry is *here* if this process owns it, and *away* if it is pending elsewhere: it is delayed, was handed back,
-or a former reader owns it.
+or a former reader owns it, and may still handle it.
 
 Rule 1. The next entry of a key starts when the store has replied to the settlement of the one before.
 Rule 2. An entry that is away keeps its place in the line: no later entry of its key runs before it.
@@ -92,6 +92,11 @@ class Ordering:
             entry = entry or self._add(owned.id, key)
         entry.owned, entry.given = owned, False
         return error
+
+    def runs(self, owned: Owned) -> None:
+        """Add an entry whose handler has begun, and whose settlement is not answered."""
+        self.arrived(owned)
+        self.entries[owned.id].given = True
 
     def listed(self, id: bytes, fields: list[bytes]) -> None:
         """Add an entry that is pending and away. It is claimed when its turn comes."""

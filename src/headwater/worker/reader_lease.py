@@ -3,7 +3,8 @@
 Rule 1. The lease renewer renews the reader's key with the leases of entries. The key expires after
         ``claim_after``.
 Rule 2. The key counts as lost when the store reports it, and when it may have expired. Then handlers are
-        cancelled before another process begins.
+        cancelled before another process begins. One that lets another process read releases it (`ordered_fetch`,
+        rule 4), and its handlers go on.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class ReaderLease:
         self._lost = lost
         self._by_supervisor = by_supervisor
         self._has = False
+        self._taken = 0
+        """How often this process has taken the lease."""
         self._timer: Timer | None = None
 
     @property
@@ -49,13 +52,16 @@ class ReaderLease:
     def took(self, began: float) -> None:
         """Record that this process has the lease, by a command that was sent at ``began``."""
         self._has = True
+        self._taken += 1
         self.until = began + self.ttl_ms / 1000
         self._watch()
 
     def renew(self, member: Member) -> Operation[bool]:
         """Renew the lease, in the renewer's thread. Return False if another process has it."""
-        began = self._clock.monotonic()
+        began, taken = self._clock.monotonic(), self._taken
         kept = yield from keep_reader_key(member, ttl_ms=self.ttl_ms)
+        if self._taken != taken:
+            return True  # it was released and taken again meanwhile
         if kept:
             self.until = began + self.ttl_ms / 1000
         return kept

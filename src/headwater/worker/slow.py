@@ -90,13 +90,20 @@ class SlowHandlers:
         recent = self._clock.monotonic() - self._ended_at < LOOK_SECONDS
         return [self.last] if recent and self.last is not None else []
 
+    def busy_since(self) -> float | None:
+        """Return since when every slot runs the same handler; None if a slot is free."""
+        if not self._running or not self._busy():
+            return None
+        return max(self._ended_at, *(owned.began for owned in self._running), 0.0)
+
     def hung(self) -> str:
         """Return which handler hangs and where, in a sentence; an empty string while the consumer works."""
-        if not self._running or not self._busy():
+        since = self.busy_since()
+        if since is None:
             return ""
         self._learn()
         now = self._clock.monotonic()
-        quiet = now - max(self._ended_at, *(owned.began for owned in self._running), 0.0)
+        quiet = now - since
         if quiet <= self._patience():
             return ""
         oldest = self._oldest()
