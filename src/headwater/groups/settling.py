@@ -140,7 +140,7 @@ def settle(
     """
     if not any(s.additions for s in settlements):
         return (yield from _in_one_step(member, settlements))
-    doubtful = [s for s in settlements if s.additions and not unknown.isdisjoint(s.ids)]
+    doubtful = unknown and [s for s in settlements if s.additions and not unknown.isdisjoint(s.ids)]
     if doubtful:
         return (yield from _unless_settled(member, settlements, doubtful))
     # Keys in other slots cannot be written in the same step: publish first, then settle, at least once.

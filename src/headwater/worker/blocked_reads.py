@@ -174,6 +174,8 @@ class BlockedReads:
         self._ends_at = self._next = 0.0
         self._several = False
         """Whether several streams have waited at once."""
+        self._turn = asyncio.Lock()
+        """Held while a command is sent and answered."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -197,19 +199,33 @@ class BlockedReads:
     async def wait(self, one: WaitingStream) -> list[Any] | None:
         """Return entries of a stream, or None when its consumer should look for itself."""
         name = one.stream.encode()
+        alone = not self._waiting and self._client is not None and not self._turn.locked()
         self._waiting[name] = one
-        self._wake.set()
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="blocked reads")
-        elif self._called:
-            self.end()
         try:
+            if alone:
+                await self._call_at_once()
+            if not one.answer.done():
+                self._wake.set()
+                if self._task is None:
+                    self._task = asyncio.create_task(self._run(), name="blocked reads")
+                if self._called:
+                    self.end()
             return await one.answer
         finally:
             if self._waiting.get(name) is one:  # it was cancelled
                 del self._waiting[name]
                 if name in self._called:
                     self.end()
+
+    async def _call_at_once(self) -> None:
+        """Send the command in the task of the only consumer that waits: before the handlers run that its last read
+        has woken, so that they and the store work at the same time."""
+        try:
+            async with self._turn:
+                await self._call()
+        except BaseException:
+            await self._close_client()  # the reply may be on its way
+            raise
 
     def return_by(self, one: WaitingStream, until: float) -> None:
         """Let a waiting stream return without entries at ``until``."""
@@ -259,8 +275,9 @@ class BlockedReads:
                 if not self._waiting:
                     self._wake.clear()
                     await self._wake.wait()
-                self._look()
-                await self._call()
+                async with self._turn:
+                    self._look()
+                    await self._call()
         except Exception as error:
             self._task = None
             self._fail(error, list(self._waiting.values()))

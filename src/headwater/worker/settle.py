@@ -21,6 +21,7 @@ from headwater.groups.settling import How, Settlement, SettleOutcome, size_of
 from headwater.worker.clocks import Timer, Timers
 from headwater.worker.outcome import Ending
 from headwater.worker.owned import Owned
+from headwater.worker.shared_connection import IS_LARGE
 from headwater.worker.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
@@ -113,6 +114,7 @@ class Settler:
 
     async def run(self) -> None:
         """Send batches until cancelled."""
+        IS_LARGE.set(False)  # a batch is not (`ALONE_BYTES`)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._send_batches(tasks)
@@ -164,7 +166,7 @@ class Settler:
             elif not additions:
                 plain.append(one)
                 continue
-            elif all(addition.stream == additions[0].stream for addition in additions[1:]):
+            elif len(additions) == 1 or len({addition.stream for addition in additions}) == 1:
                 results.setdefault(additions[0].stream, []).append(one)
             else:
                 batch.append(self._shared([one]))
@@ -198,6 +200,7 @@ class Settler:
             lambda silence: log.info("still sending %s", _sent(queued, silence))
         )
         self._alone[id(queued)] = queued, progress
+        IS_LARGE.set(True)
         try:
             with progress.watched():
                 await self._flush([queued])

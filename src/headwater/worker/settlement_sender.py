@@ -9,7 +9,7 @@ Rule 3. A single settlement with a result fails if the result is refused, or if 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, Protocol
 
@@ -100,23 +100,27 @@ class SettlementSender:
         self, settlements: Sequence[Settlement], *, losses: int | None = None
     ) -> list[SettleOutcome]:
         """Send one batch and return its outcomes. Raises errors and broken connections."""
-        ids = {entry_id for one in settlements if one.additions for entry_id in one.ids}
+        unknown, attempts = self._unknown, 0
 
         def attempt(_member: object) -> Operation[list[SettleOutcome]]:
-            before = ids & self._unknown
-            self._unknown.update(ids)
-            return self._settle(settlements, before)
+            nonlocal attempts
+            attempts += 1
+            if attempts > 1:
+                unknown.update(_with_results(settlements))
+            return self._settle(settlements, unknown)
 
         try:
             outcomes: list[SettleOutcome] = await self._ask(
                 attempt, step=Step.SETTLE, losses=losses
             )
         except lost_connection():
+            unknown.update(_with_results(settlements))
             raise
         except BaseException:
-            self._unknown -= ids
+            unknown.difference_update(_with_results(settlements))
             raise
-        self._unknown -= ids
+        if unknown:
+            unknown.difference_update(_with_results(settlements))
         return outcomes
 
     async def _halves(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
@@ -148,6 +152,11 @@ class SettlementSender:
         except Refused:
             return True
         return False
+
+
+def _with_results(settlements: Sequence[Settlement]) -> Iterator[bytes]:
+    """Return the ids of the entries that are settled with a result."""
+    return (entry_id for one in settlements if one.additions for entry_id in one.ids)
 
 
 def _passes(outcome: SettleOutcome) -> bool:

@@ -23,7 +23,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -60,6 +60,9 @@ LARGE_REQUEST: Final = 1024 * 1024
 
 APART_AT_ONCE: Final = 2
 
+IS_LARGE: Final[ContextVar[bool | None]] = ContextVar("IS_LARGE", default=None)
+"""Whether the requests of a task are large, if it knows; else their words are measured."""
+
 
 class SharedConnection:
     """One connection over which many tasks send commands. ``open_client`` makes its client."""
@@ -78,7 +81,8 @@ class SharedConnection:
 
     async def exchange(self, commands: list[Command], /) -> list[Any]:
         """Send commands together; return their replies, errors as `Refused`. Raises a broken connection."""
-        if _is_large(commands):
+        large = IS_LARGE.get()
+        if _is_large(commands) if large is None else large:
             async with self._apart:
                 client = self._open()
                 try:
@@ -213,9 +217,20 @@ class SharedConnection:
 
 
 def _is_large(commands: Sequence[Command]) -> bool:
-    words = (word for command in commands for word in command)
-    sizes = [len(word) for word in words if isinstance(word, bytes | str)]
-    return max(sizes) >= LARGE_WORD or sum(sizes) >= LARGE_REQUEST
+    size = sum(map(_size, commands))
+    return size >= LARGE_REQUEST or (
+        size >= LARGE_WORD
+        and any(
+            not isinstance(word, int) and len(word) >= LARGE_WORD
+            for command in commands
+            for word in command
+        )
+    )
+
+
+def _size(command: Command) -> int:
+    """Return the bytes of all words, without numbers."""
+    return sum(len(word) for word in command if not isinstance(word, int))
 
 
 class SharedConnections:
