@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -108,11 +109,12 @@ def test_an_entry_that_does_not_fit_is_kept_as_a_whole(document: bytes) -> None:
 
 
 def test_a_value_that_json_does_not_have_leaves_the_entry_readable() -> None:
-    # Given attributes of MessagePack: an extension, bytes, and a map with numbers as names
+    # Given attributes of MessagePack: an extension, bytes, a map with numbers as names, and NaN
     for value, kept in (
         (msgspec.msgpack.Ext(5, b"x"), None),
         (b"\x00", "AA=="),
         ({1: 2}, {"1": 2}),
+        ([math.nan, {"deep": -math.inf}], ["NaN", {"deep": "-Infinity"}]),
     ):
         body = {b"data": msgspec.msgpack.encode({"n": 1, "other": value})}
 

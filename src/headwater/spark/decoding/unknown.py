@@ -15,6 +15,7 @@ import msgspec
 from pyspark import TaskContext
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from headwater.spark.core.finite import in_words
 from headwater.spark.decoding.nested import MARK, decoded
 
 _log = logging.getLogger("headwater.spark")
@@ -146,7 +147,7 @@ class UnknownAttributes:
     def _as_json(self, value: msgspec.Raw) -> msgspec.Raw:
         if self._module is msgspec.json:
             return value
-        return msgspec.Raw(msgspec.json.encode(msgspec.msgpack.decode(value)))
+        return msgspec.Raw(msgspec.json.encode(in_words(msgspec.msgpack.decode(value))))
 
 
 def _struct(columns: Mapping[str, DataType]) -> Any:

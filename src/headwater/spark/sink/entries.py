@@ -14,6 +14,7 @@ from headwater.errors import EncodeError
 from headwater.messages import DATA_FIELD
 from headwater.messages.keys import RESERVED
 from headwater.model import MAX_U64, StreamID
+from headwater.spark.core.finite import NonFinite, has_non_finite, in_words, is_finite
 from headwater.spark.sink.columns import (
     ID_COLUMN,
     builtins_of,
@@ -22,7 +23,6 @@ from headwater.spark.sink.columns import (
     json_of,
     writer_of,
 )
-from headwater.spark.sink.finite import NonFinite, has_non_finite, in_words, is_finite
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from headwater.client.redaction import redacted
 from headwater.errors import DeclarationError
 from headwater.model import MAX_U64
 from headwater.spark.core import option_values as values
+from headwater.spark.core.finite import NonFinite
 from headwater.spark.core.option_values import Reader
-from headwater.spark.sink.finite import NonFinite
 
 Codec = Literal["fields", "json", "msgpack"]
 Delivery = Literal["exactlyOnce", "atLeastOnce"]

@@ -1,8 +1,8 @@
 """NaN and the infinities, which JSON does not have.
 
-A JSON encoder writes them as null, so a reader would take them for values that are missing. The option
+A JSON encoder writes them as null, so a reader would take them for values that are missing. The sink's option
 ``nonFinite`` says what happens to a row with one: ``refuse``, or ``text``, which writes the words that
-``float()`` and Spark read: ``NaN``, ``Infinity``, ``-Infinity``.
+``float()`` and Spark read: ``NaN``, ``Infinity``, ``-Infinity``. The column ``_rescued`` has these words too.
 """
 
 from __future__ import annotations
