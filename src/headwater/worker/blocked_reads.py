@@ -199,10 +199,10 @@ class BlockedReads:
     async def wait(self, one: WaitingStream) -> list[Any] | None:
         """Return entries of a stream, or None when its consumer should look for itself."""
         name = one.stream.encode()
-        alone = not self._waiting and self._client is not None and not self._turn.locked()
+        at_once = self._can_call_at_once(one)
         self._waiting[name] = one
         try:
-            if alone:
+            if at_once:
                 await self._call_at_once()
             if not one.answer.done():
                 self._wake.set()
@@ -216,6 +216,12 @@ class BlockedReads:
                 del self._waiting[name]
                 if name in self._called:
                     self.end()
+
+    def _can_call_at_once(self, one: WaitingStream) -> bool:
+        """Return whether nobody else waits for entries, and the command would be sent without waiting for anything."""
+        if self._waiting or self._client is None or self._turn.locked():
+            return False
+        return not one.stale() and one.until > self._clock.monotonic()
 
     async def _call_at_once(self) -> None:
         """Send the command in the task of the only consumer that waits: before the handlers run that its last read

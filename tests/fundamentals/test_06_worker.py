@@ -1,4 +1,4 @@
-"""The worker's tutorial: one concept per test. The tests are independent and need no server.
+"""The worker: typed handlers that run once for each message of their group, whatever dies.
 
 ``app.test()`` runs the app with the real store, in memory, and a clock that only the test advances.
 """
@@ -11,7 +11,7 @@ import time
 import msgspec
 import pytest
 
-from headwater import Again, App, Backoff, Dead, Delivery, Stream, Tick
+from headwater import App, Delivery, Stream, Tick
 from headwater.errors import DeclarationError, HeadwaterError
 
 
@@ -141,151 +141,6 @@ async def test_a_message_is_not_claimed_while_it_is_handled() -> None:
         go_on.set()
         await t.settle()
         assert t.pending(bill) == {}
-
-
-async def test_a_result_is_published_in_one_step_with_the_acknowledgement() -> None:
-    app = App("headwater://memory")
-    orders = Stream("orders", Order)
-    invoices = Stream("invoices", Invoice)
-
-    @app.consumer(orders, group="billing", into=invoices)
-    async def bill(order: Order) -> Invoice:
-        return Invoice(order=order.id)
-
-    async with app.test() as t:
-        await t.send(orders, Order(id=1), Order(id=2))
-        assert t.results(invoices) == [Invoice(order=1), Invoice(order=2)]
-
-
-async def test_results_of_one_consumer_are_messages_of_the_next() -> None:
-    app = App("headwater://memory")
-    orders = Stream("orders", Order)
-    invoices = Stream("invoices", Invoice)
-    booked = []
-
-    @app.consumer(orders, group="billing", into=invoices)
-    async def bill(order: Order) -> Invoice:
-        return Invoice(order=order.id)
-
-    @app.consumer(invoices, group="books")
-    async def book(invoice: Invoice) -> None:
-        booked.append(invoice.order)
-
-    async with app.test() as t:
-        await t.send(orders, Order(id=17))
-
-    assert booked == [17]
-
-
-async def test_a_failed_message_is_retried_after_growing_delays() -> None:
-    app = App("headwater://memory")
-    orders = Stream("orders", Order)
-
-    @app.consumer(orders, group="billing", retry=Backoff("1s", factor=10, jitter=0))
-    async def bill(order: Order, delivery: Delivery) -> None:
-        if delivery.count < 3:
-            raise ConnectionError("the gateway is down")
-
-    async with app.test() as t:
-        await t.send(orders, Order(id=17))
-        assert t.deliveries(bill) == [1]
-        await t.advance("999ms")
-        assert t.deliveries(bill) == [1]
-        await t.advance("1ms")
-        assert t.deliveries(bill) == [1, 2]
-        await t.advance("9999ms")
-        assert t.deliveries(bill) == [1, 2]
-        await t.advance("1ms")
-        assert t.deliveries(bill) == [1, 2, 3]
-        assert t.pending(bill) == {}
-
-
-async def test_a_handler_may_choose_the_delay_of_a_retry() -> None:
-    app = App("headwater://memory")
-    orders = Stream("orders", Order)
-
-    @app.consumer(orders, group="billing")
-    async def bill(order: Order, delivery: Delivery) -> None:
-        if delivery.count == 1:
-            raise Again(after="1m")
-
-    async with app.test() as t:
-        await t.send(orders, Order(id=17))
-        await t.advance("59s")
-        assert t.deliveries(bill) == [1]
-        await t.advance("1s")
-        assert t.deliveries(bill) == [1, 2]
-
-
-@pytest.mark.slow
-async def test_a_retry_survives_a_crash_of_the_worker() -> None:
-    # The retry waits in the store, not in the worker.
-    app = App("headwater://memory")
-    orders = Stream("orders", Order)
-
-    @app.consumer(orders, group="billing")
-    async def bill(order: Order, delivery: Delivery) -> None:
-        if delivery.count == 1:
-            raise Again(after="1h")
-
-    async with app.test() as t:
-        await t.send(orders, Order(id=17))
-        t.crash(bill)
-        await t.advance("59m")
-        assert t.deliveries(bill) == [1]
-        await t.advance("1m")
-        assert t.deliveries(bill) == [1, 2]
-
-
-async def test_a_rejected_message_becomes_a_dead_letter() -> None:
-    app = App("headwater://memory")
-    orders = Stream("orders", Order)
-
-    @app.consumer(orders, group="billing")
-    async def bill(order: Order) -> None:
-        if order.customer == "nobody":
-            raise Dead("unknown customer")
-
-    async with app.test() as t:
-        (sent,) = await t.send(orders, Order(id=17, customer="nobody"))
-        (letter,) = t.dead(orders)
-
-    assert letter.entry_id == sent
-    assert letter.error.endswith("Dead: unknown customer")
-    assert letter.fields == [(b"id", b"17"), (b"customer", b"nobody")]
-
-
-async def test_an_entry_that_does_not_fit_its_type_becomes_a_dead_letter() -> None:
-    app = App("headwater://memory")
-    orders = Stream("orders", Order)
-    seen = []
-
-    @app.consumer(orders, group="billing")
-    async def bill(order: Order) -> None:
-        seen.append(order.id)
-
-    async with app.test() as t:
-        await t.add(orders, {"id": "seventeen"})
-        await t.send(orders, Order(id=18))
-        (letter,) = t.dead(orders)
-
-    assert "field 'id' = 'seventeen' is not a valid int" in letter.error
-    assert seen == [18]
-
-
-async def test_a_message_that_always_fails_becomes_a_dead_letter_after_max_deliveries() -> None:
-    app = App("headwater://memory")
-    orders = Stream("orders", Order)
-
-    @app.consumer(orders, group="billing", max_deliveries=3, retry=None)
-    async def bill(order: Order) -> None:
-        raise ValueError("no price")
-
-    async with app.test() as t:
-        await t.send(orders, Order(id=17))
-        assert t.deliveries(bill) == [1, 2, 3]
-        (letter,) = t.dead(orders)
-    assert (letter.deliveries, letter.error) == (3, "ValueError: no price")
 
 
 async def test_a_handler_is_cancelled_after_its_timeout() -> None:

@@ -1,4 +1,4 @@
-"""Messages that kill their process, one concept per test."""
+"""Dead letters: what cannot be handled is set aside with its error, and can be replayed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,63 @@ import asyncio
 import msgspec
 import pytest
 
-from headwater import App, Stream
+from headwater import App, Dead, Stream
 
 
 class Order(msgspec.Struct):
     id: int
+    customer: str = "ann"
+
+
+async def test_a_rejected_message_becomes_a_dead_letter() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order) -> None:
+        if order.customer == "nobody":
+            raise Dead("unknown customer")
+
+    async with app.test() as t:
+        (sent,) = await t.send(orders, Order(id=17, customer="nobody"))
+        (letter,) = t.dead(orders)
+
+    assert letter.entry_id == sent
+    assert letter.error.endswith("Dead: unknown customer")
+    assert letter.fields == [(b"id", b"17"), (b"customer", b"nobody")]
+
+
+async def test_an_entry_that_does_not_fit_its_type_becomes_a_dead_letter() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+    seen = []
+
+    @app.consumer(orders, group="billing")
+    async def bill(order: Order) -> None:
+        seen.append(order.id)
+
+    async with app.test() as t:
+        await t.add(orders, {"id": "seventeen"})
+        await t.send(orders, Order(id=18))
+        (letter,) = t.dead(orders)
+
+    assert "field 'id' = 'seventeen' is not a valid int" in letter.error
+    assert seen == [18]
+
+
+async def test_a_message_that_always_fails_becomes_a_dead_letter_after_max_deliveries() -> None:
+    app = App("headwater://memory")
+    orders = Stream("orders", Order)
+
+    @app.consumer(orders, group="billing", max_deliveries=3, retry=None)
+    async def bill(order: Order) -> None:
+        raise ValueError("no price")
+
+    async with app.test() as t:
+        await t.send(orders, Order(id=17))
+        assert t.deliveries(bill) == [1, 2, 3]
+        (letter,) = t.dead(orders)
+    assert (letter.deliveries, letter.error) == (3, "ValueError: no price")
 
 
 async def test_a_message_that_always_kills_its_worker_becomes_a_dead_letter() -> None:
