@@ -1,7 +1,7 @@
-"""``python -m benchmarks.counted DIRECTORY ROW...``: runs the hot commands in a process whose instructions
-valgrind counts, for `benchmarks.instructions`. Prints nothing.
+"""``python -m benchmarks.counted DIRECTORY ROW``: runs a hot command in a process whose instructions valgrind counts, for
+`benchmarks.instructions`. Prints nothing.
 
-Each row has its own store below DIRECTORY, with a journal. Request bytes go into the node and reply bytes
+The row has its own store below DIRECTORY, with a journal. Request bytes go into the node and reply bytes
 come out, so neither sockets nor a client library are counted. A row runs a number of steps, a mark, twice
 as many steps, and a mark. The difference between the two parts is the cost of that number of steps;
 what both parts have in common cancels out.
@@ -259,10 +259,9 @@ def check(reply: bytes, data: bytes) -> None:
 
 
 def main() -> int:
-    """Run the rows with the given numbers."""
-    directory, *numbers = sys.argv[1:]
-    for number in numbers:
-        run(ROWS[int(number)], Path(directory, number))
+    """Run the row with the given number."""
+    directory, number = sys.argv[1:]
+    run(ROWS[int(number)], Path(directory, number))
     return 0
 
 

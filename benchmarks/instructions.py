@@ -5,8 +5,8 @@ Unlike a time, a count is the same on a busy machine: two runs of one commit dif
 thousandth. So a count can show a change of a few percent, which a time cannot. `benchmarks.compare`
 compares two commits.
 
-valgrind runs `benchmarks.counted`, whose marks end a part, and writes a file for each part and thread.
-Three measures make a count reproducible: only the thread that runs the commands is counted (others
+valgrind runs `benchmarks.counted` for each row. Its three marks end a part, the preparation and two counted ones, and
+valgrind writes a file for each part and thread. Three measures make a count reproducible: only the thread that runs the commands is counted (others
 allocate journal files ahead, at times that the system chooses), the clock advances by the same step each
 time it is read (steady/clock.c), and ``PYTHONHASHSEED`` is fixed. Instructions in the kernel are not
 counted: the cost of system calls is visible only in times.
@@ -30,9 +30,6 @@ from benchmarks import counted, machine
 from benchmarks.counted import ROWS, Counted
 
 RESULTS: Final = Path("artifacts", "instructions.json")
-
-MARKS: Final = 3
-"""Marks of a row, each of which ends a part: the preparation, and the two counted parts."""
 
 WITHIN_SECONDS: Final = 1800.0
 
@@ -77,11 +74,21 @@ def per_operation(rows: Sequence[Counted], *, sources: Path | None = None) -> di
     another commit; by default the installed Headwater is counted. Raises `CannotCount`."""
     valgrind()
     with tempfile.TemporaryDirectory(prefix="hw-count-") as scratch:
-        stores, parts = Path(scratch, "stores"), Path(scratch, "parts")
-        stores.mkdir()
-        parts.mkdir()
-        _run(rows, stores, parts, sources, _steady_clock(Path(scratch, "clock.so")))
-        return {row.name: _difference(parts, at, row) for at, row in enumerate(rows)}
+        clock = _steady_clock(Path(scratch, "clock.so"))
+        return {
+            row.name: _counted(row, Path(scratch, str(ROWS.index(row))), sources, clock)
+            for row in rows
+        }
+
+
+def _counted(row: Counted, place: Path, sources: Path | None, clock: Path) -> float:
+    """Count one row, in a process of its own: what the allocator does depends on the rows before, by 2 %."""
+    stores, parts = place / "stores", place / "parts"
+    stores.mkdir(parents=True)
+    parts.mkdir()
+    _run(row, stores, parts, sources, clock)
+    first, second = (_total(parts / f"part.{number}-{MAIN_THREAD}") for number in (2, 3))
+    return (second - first) / (row.steps * row.operations)
 
 
 def _steady_clock(library: Path) -> Path:
@@ -99,13 +106,11 @@ def _steady_clock(library: Path) -> Path:
     return library
 
 
-def _run(
-    rows: Sequence[Counted], stores: Path, parts: Path, sources: Path | None, clock: Path
-) -> None:
+def _run(row: Counted, stores: Path, parts: Path, sources: Path | None, clock: Path) -> None:
     words = [valgrind(), "--quiet", "--tool=callgrind", f"--dump-before={counted.MARK}"]
     words += ["--separate-threads=yes", f"--callgrind-out-file={parts / 'part'}"]
     words += [sys.executable, "-m", "benchmarks.counted"]
-    words += [str(stores), *(str(ROWS.index(row)) for row in rows)]
+    words += [str(stores), str(ROWS.index(row))]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["LD_PRELOAD"] = str(clock)
     if sources is not None:
@@ -124,13 +129,6 @@ def _run(
         raise CannotCount(f"counting did not end within {WITHIN_SECONDS:.0f} seconds") from None
     if done.returncode:
         raise CannotCount(f"benchmarks.counted failed: {done.stderr.strip()[-2000:]}")
-
-
-def _difference(parts: Path, at: int, row: Counted) -> float:
-    first, second = (
-        _total(parts / f"part.{at * MARKS + number}-{MAIN_THREAD}") for number in (2, 3)
-    )
-    return (second - first) / (row.steps * row.operations)
 
 
 def _total(part: Path) -> int:

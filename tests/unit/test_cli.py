@@ -163,8 +163,10 @@ def test_a_long_command_shows_its_progress_on_a_terminal(monkeypatch: pytest.Mon
             return True
 
         def write(self, text: str) -> int:
-            drawn.set()
-            return super().write(text)
+            written = super().write(text)
+            if "1 of 3" in text:
+                drawn.set()
+            return written
 
     drawn, terminal = threading.Event(), Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -90,7 +90,7 @@ async def test_order_holds_when_readers_are_killed(store: Store) -> None:
 async def test_order_holds_when_busy_readers_let_others_read_and_are_killed(store: Store) -> None:
     # Given three processes with two slots each, and steps that take longer than a reader waits for a slot
     chance = random.Random(19)
-    await send(store, chance, long=0.02)
+    await send(store, chance, long=0.01)
     slots = {"SHOP_SLOTS": "2"}
     readers: set[int] = set()
     with ExitStack() as stack:
@@ -100,7 +100,7 @@ async def test_order_holds_when_busy_readers_let_others_read_and_are_killed(stor
 
         # When any of them is killed, three times
         for _kill in range(3):
-            for _look in range(10):
+            for _look in range(6):
                 readers.add((await reader(store, workers)).pid)
                 await eventually(elapsed(chance.uniform(0.1, 0.3)))
             victim = workers.pop(chance.randrange(3))
