@@ -174,8 +174,6 @@ class BlockedReads:
         self._ends_at = self._next = 0.0
         self._several = False
         """Whether several streams have waited at once."""
-        self._turn = asyncio.Lock()
-        """Held while a command is sent and answered."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -199,39 +197,19 @@ class BlockedReads:
     async def wait(self, one: WaitingStream) -> list[Any] | None:
         """Return entries of a stream, or None when its consumer should look for itself."""
         name = one.stream.encode()
-        at_once = self._can_call_at_once(one)
         self._waiting[name] = one
+        self._wake.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="blocked reads")
+        elif self._called:
+            self.end()
         try:
-            if at_once:
-                await self._call_at_once()
-            if not one.answer.done():
-                self._wake.set()
-                if self._task is None:
-                    self._task = asyncio.create_task(self._run(), name="blocked reads")
-                if self._called:
-                    self.end()
             return await one.answer
         finally:
             if self._waiting.get(name) is one:  # it was cancelled
                 del self._waiting[name]
                 if name in self._called:
                     self.end()
-
-    def _can_call_at_once(self, one: WaitingStream) -> bool:
-        """Return whether nobody else waits for entries, and the command would be sent without waiting for anything."""
-        if self._waiting or self._client is None or self._turn.locked():
-            return False
-        return not one.stale() and one.until > self._clock.monotonic()
-
-    async def _call_at_once(self) -> None:
-        """Send the command in the task of the only consumer that waits: before the handlers run that its last read
-        has woken, so that they and the store work at the same time."""
-        try:
-            async with self._turn:
-                await self._call()
-        except BaseException:
-            await self._close_client()  # the reply may be on its way
-            raise
 
     def return_by(self, one: WaitingStream, until: float) -> None:
         """Let a waiting stream return without entries at ``until``."""
@@ -281,9 +259,8 @@ class BlockedReads:
                 if not self._waiting:
                     self._wake.clear()
                     await self._wake.wait()
-                async with self._turn:
-                    self._look()
-                    await self._call()
+                self._look()
+                await self._call()
         except Exception as error:
             self._task = None
             self._fail(error, list(self._waiting.values()))

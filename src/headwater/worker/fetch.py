@@ -292,7 +292,9 @@ class Fetcher:
     ) -> list[Delivered]:
         if self._stale():
             # A read that claims would claim its own entries.
+            began = self._clock.monotonic()
             await self._in_flight.renew_now()
+            self._fresh.renewed(began)
         if not self._suspects_only and self._clock.monotonic() >= self._look_at:
             began = self._clock.monotonic()
             self._losses.unread(await perform(client, unread_lost(reader.member)))
