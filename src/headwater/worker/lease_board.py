@@ -57,6 +57,9 @@ TICKS: Final = SLOTS - 1
 OVERDUE_SECONDS = 3.0
 """How much longer than the longest timeout the lock may be held: a busy machine may stop all threads for a while."""
 
+SAID_SECONDS = 1.0
+"""A shorter silence is not logged: a busy machine causes it too."""
+
 LOOKS, LOOK_SECONDS = 4, 0.02
 """How often, and at which interval, it is checked whether a process does anything."""
 
@@ -197,7 +200,7 @@ class SupervisorRenewer:
             return
         overdue = [one for one in leases if self._silence(one, now) > 2 * one.lease_ms / 3000]
         if not overdue or url is None:
-            if self._silent:
+            if self._silent or self._client is not None:
                 self._silent = False
                 self._said.clear()
                 await self._close()
@@ -214,9 +217,10 @@ class SupervisorRenewer:
                 await self._say_alive(one, member)
             elif await self._ask(_renewed(one, member)):
                 self._board.renewed(one.slot, began, by_supervisor=True)
-        if not self._silent:
+        silence = max(self._silence(one, now) for one in overdue)
+        if not self._silent and silence >= SAID_SECONDS:
             self._silent = True
-            self._log(max(self._silence(one, now) for one in overdue), runs=runs)
+            self._log(silence, runs=runs)
 
     def _overdue(self, now: float) -> bool:
         """Return whether the lock has been held for longer than any handler may run (rule 4)."""
