@@ -6,9 +6,9 @@ thousandth. So a count can show a change of a few percent, which a time cannot. 
 compares two commits.
 
 valgrind runs `benchmarks.counted` for each row. Its three marks end a part, the preparation and two counted ones, and
-valgrind writes a file for each part and thread. Three measures make a count reproducible: only the thread that runs the commands is counted (others
-allocate journal files ahead, at times that the system chooses), the clock advances by the same step each
-time it is read (steady/clock.c), and ``PYTHONHASHSEED`` is fixed. Instructions in the kernel are not
+valgrind writes a file for each part and thread. Three measures make a count reproducible: only the thread that runs
+the commands is counted (others allocate journal files ahead, at times that the system chooses), the clock advances by
+the same step each time it is read (steady/clock.c), and ``PYTHONHASHSEED`` is fixed. Instructions in the kernel are not
 counted: the cost of system calls is visible only in times.
 """
 

@@ -1,4 +1,4 @@
-"""The worker: typed handlers that run once for each message of their group, whatever dies.
+"""The worker: typed handlers for the messages of a group, which a crash neither loses nor repeats unnoticed.
 
 ``app.test()`` runs the app with the real store, in memory, and a clock that only the test advances.
 """

@@ -157,7 +157,7 @@ class OrderedFetch:
         self.yield_if_busy()
 
     def _yield_due(self) -> float:
-        """Return when to let another process read, if nothing changes; infinity if there is no reason."""
+        """Return when to let another process read if nothing changes; ``math.inf`` while that is not necessary."""
         since, member = self._slots.busy_since(), self._in_flight.member
         if since is None or member is None or not self.reads:
             return math.inf
@@ -324,11 +324,10 @@ class OrderedFetch:
 
     async def release(self) -> None:
         """Release the key at the end, so that another process can read at once."""
-        left = self.lease.until - self.clock.monotonic()
-        held = self._end_lease()
+        left = self._end_lease()
         self.close()
         member = self._in_flight.member
-        if not held or member is None:
+        if left == 0 or member is None:
             return
         try:
             await asyncio.wait_for(
@@ -342,12 +341,13 @@ class OrderedFetch:
         except lost_connection() as error:
             log.debug("the reader's key was not released, and expires by itself: %s", error)
 
-    def _end_lease(self) -> bool:
-        """Stop renewing the key. Return whether this process still has it, with time to release it."""
+    def _end_lease(self) -> float:
+        """Stop renewing the key. Return for how many seconds this process still has it; 0 if that is too short to
+        release it."""
         left = self.lease.until - self.clock.monotonic()
         held = self.lease.held and left > MARGIN * self.lease.ttl_ms / 1000
         self.lease.end()
-        return held
+        return left if held else 0.0
 
     def close(self) -> None:
         """Stop watching the key, and stop the timers."""

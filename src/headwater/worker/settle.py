@@ -166,7 +166,7 @@ class Settler:
             elif not additions:
                 plain.append(one)
                 continue
-            elif len(additions) == 1 or len({addition.stream for addition in additions}) == 1:
+            elif len({addition.stream for addition in additions}) == 1:
                 results.setdefault(additions[0].stream, []).append(one)
             else:
                 batch.append(self._shared([one]))

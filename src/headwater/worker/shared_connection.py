@@ -217,20 +217,9 @@ class SharedConnection:
 
 
 def _is_large(commands: Sequence[Command]) -> bool:
-    size = sum(map(_size, commands))
-    return size >= LARGE_REQUEST or (
-        size >= LARGE_WORD
-        and any(
-            not isinstance(word, int) and len(word) >= LARGE_WORD
-            for command in commands
-            for word in command
-        )
-    )
-
-
-def _size(command: Command) -> int:
-    """Return the bytes of all words, without numbers."""
-    return sum(len(word) for word in command if not isinstance(word, int))
+    words = (word for command in commands for word in command)
+    sizes = [len(word) for word in words if not isinstance(word, int)]
+    return max(sizes) >= LARGE_WORD or sum(sizes) >= LARGE_REQUEST
 
 
 class SharedConnections:
