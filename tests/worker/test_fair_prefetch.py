@@ -88,8 +88,13 @@ async def send(ids: range, key: str = "") -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"prefetch": 32}, {"limit": Limit(1_000, per="1s", burst=100)}],
-    ids=["measured", "prefetch=32", "limited"],
+    [
+        {},
+        {"prefetch": 32},
+        {"limit": Limit(1_000, per="1s", burst=100)},
+        {"limit": Limit(4, per="1s", burst=42)},
+    ],
+    ids=["measured", "prefetch=32", "limited", "waiting for its limit"],
 )
 async def test_quick_messages_do_not_wait_behind_long_ones(
     any_store: Store, options: dict[str, Any]

@@ -16,6 +16,7 @@ from headwater.groups.pending import PendingState, pending
 from headwater.operations.explaining import entry as explain_entry
 from headwater.operations.explaining import explained, look
 from headwater.worker import Again, App, Batch, Delivery, Limit, Stream
+from headwater.worker.clocks import sleep
 from headwater.worker.testing import AppTest
 
 
@@ -78,6 +79,30 @@ async def test_entries_start_at_the_rate_of_their_limit() -> None:
     assert most_in(starts.times(), 1) == 10
     assert [round(at, 3) for at in starts.times()] == [n / 10 for n in range(40)]
     assert set(starts.counts) == {1}
+
+
+async def test_tokens_that_a_busy_process_has_not_used_are_not_used_later() -> None:
+    """A process gets tokens for what its slots start in a moment. If they become busy instead, the tokens are old when a
+    slot is free, and new ones have come."""
+    # Given quick handlers, of which the 30th takes half a second, in which all tokens come again
+    app, starts = memory(), Starts()
+
+    @app.consumer(calls, group="g", concurrency=1, limit=Limit(100, per="1s", burst=40))
+    async def call_out(call: Call, delivery: Delivery) -> None:
+        starts.began(call, delivery)
+        if call.id == 30:
+            await sleep(starts.t.clock, 0.5)
+
+    async with app.test() as starts.t:
+        await starts.t.send(calls, *(Call(n) for n in range(20)))
+        await starts.t.advance("1s")
+        # When more arrive than there are tokens
+        await starts.t.send(calls, *(Call(n) for n in range(20, 120)))
+        await starts.t.advance("3s")
+        # Then never more start at once than the burst, and all start once
+        assert [call.id for _at, call in starts.all] == [*range(120)]
+    for seconds in (0.001, 0.1, 0.5):
+        assert most_in(starts.times(), seconds) <= 40 + 100 * seconds
 
 
 async def test_a_burst_may_start_at_once_after_a_pause() -> None:

@@ -178,7 +178,9 @@ class Flow:
         """Return how many entries this consumer may own now: what runs, and what its slots handle in
         `AHEAD_SECONDS`, at least one entry or batch."""
         consumer = self.consumer
-        if self.pool.overfull or (self.gate is not None and self.order is None):
+        if self.gate is not None and self.order is None:
+            return min(consumer.prefetch, capacity + self.gate.ahead())
+        if self.pool.overfull:
             return min(consumer.prefetch, capacity)
         if not consumer.measured:
             return consumer.prefetch
@@ -244,6 +246,8 @@ class Flow:
 
     async def _run(self, owned: Owned) -> None:
         """Handle one entry, in a slot of the pool."""
+        if self.gate is not None and self.gate.too_late(owned):
+            return
         expires = self.expiry.always or EXPIRES_FIELD in owned.delivered.fields
         if expires and not await self._in_time(owned):
             return

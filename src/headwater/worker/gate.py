@@ -4,13 +4,16 @@
                  ├──must wait, has a key──▶ parked in the store until its turn
                  └──must wait, no key─────▶ stays here, so the reader has no room and waits
 
-Rule 1. The store is asked only for entries that a free slot would start now, so that no token is taken too early.
+Rule 1. The store is asked only for entries that a free slot would start now. While nothing has to wait, it is also asked
+        for those that the slots would start within `EARLY_SECONDS`: such a token is used within this time or not at all.
 Rule 2. An entry that waits uses neither an attempt nor a slot: handing it back does not count.
-Rule 3. A place is given back when the store has replied to the settlement of its entry, whatever the outcome.
+Rule 3. What waits while every slot runs the same handlers for long is handed back, as by the slots.
+Rule 4. A place is given back when the store has replied to the settlement of its entry, whatever the outcome.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -36,9 +39,10 @@ from headwater.worker.expiry import Expiry
 from headwater.worker.in_flight import InFlight
 from headwater.worker.outcome import HandlerOutcome, Raised
 from headwater.worker.owned import Owned, State
-from headwater.worker.pool import Pool
+from headwater.worker.pool import CHECK_SECONDS, Pool
 from headwater.worker.retrying_client import RetryingClient
 from headwater.worker.shared_connection import SharedConnections
+from headwater.worker.slow import SlowHandlers
 from headwater.worker.waiting import cancelled
 
 SOON_US = 20_000
@@ -49,6 +53,10 @@ LATE_US = 200_000
 
 AHEAD_US = 250_000
 """The same for an entry without a key."""
+
+EARLY_SECONDS = 0.02
+"""How long before its start an entry may get its tokens. Each request for tokens is a round trip, and without this a
+process with four slots would start four entries in each."""
 
 POLL_SECONDS = 0.005, 0.2
 """How often a process asks for a place for an entry that it keeps, at most and at least; in between every eighth of the
@@ -74,6 +82,7 @@ class Gate:
         in_flight: InFlight,
         pool: Pool,
         expiry: Expiry,
+        slow: SlowHandlers,
         end: Callable[[Owned, HandlerOutcome], None],
         expect: Callable[[float], None],
     ) -> None:
@@ -84,11 +93,16 @@ class Gate:
         self._in_flight = in_flight
         self._pool = pool
         self._expiry = expiry
+        self._slow = slow
         self._end = end
         self._expect = expect
         self._waiting: deque[Owned] = deque()
         self._starting: dict[Owned, Timer] = {}
         """Entries that have their tokens and start in a moment."""
+        self._early: dict[Owned, float] = {}
+        """Entries that got their tokens before a slot was free for them, and when."""
+        self._held_back = False
+        """Whether some of the entries that asked last wait here."""
         self._places: dict[Owned, Sequence[LimitPlace]] = {}
         """The places of the entries that run, or are about to; of those in line that are being parked, the places that
         they wait for: one may have become free before they could be made due."""
@@ -105,6 +119,7 @@ class Gate:
         """How many places this process had then."""
         self._cursor = 0
         self._timer: Timer | None = None
+        self._busy_timer: Timer | None = None
         self._rates: RetryingClient | None = None
         if self._limits.home != consumer.stream.name:
             # A partition: its rates hold for the whole stream, in whose hash slot they are.
@@ -120,10 +135,36 @@ class Gate:
         self._waiting.extend(entries)
         self._again_at = 0.0
         self._in_flight.changes.notify()
+        if self._busy_timer is None:
+            self._look_busy()
+
+    def ahead(self) -> int:
+        """Return for how many entries more than there are free slots the store is asked."""
+        usual, consumer = self._slow.usual(), self._consumer
+        if usual is None or self._held_back or self._pool.overfull:
+            return 0
+        if self._limits.have_places or consumer.batch is not None:
+            return 0  # a place is taken from others, and a batch waits for its entries
+        most = max(0, consumer.prefetch - self._pool.capacity)
+        return min(most, int(consumer.concurrency * EARLY_SECONDS / max(usual, 1e-6)))
+
+    def too_late(self, owned: Owned) -> bool:
+        """Return whether an entry that a slot is about to start got its tokens too long ago. Then it needs new ones, and
+        waits here again."""
+        got_at = self._early.pop(owned, None)
+        if got_at is None or self._clock.monotonic() - got_at <= EARLY_SECONDS:
+            return False
+        owned.state = State.BUFFERED
+        behind = self._pool.empty()  # these are as late
+        self._early.clear()
+        self._waiting.extendleft([*reversed(behind), owned])
+        self._again_at = 0.0
+        return True
 
     def settled(self, entries: Sequence[Owned]) -> None:
         """Give back the places of entries that this process does not own any more."""
         for owned in entries:
+            self._early.pop(owned, None)
             if owned.id in self._noted and owned.state is not State.BUFFERED:
                 self._waits_no_more(owned)  # it was handed back
             if owned in self._places and not self._in_flight.owns(owned):
@@ -149,10 +190,9 @@ class Gate:
     def close(self) -> None:
         """Start nothing more."""
         self._waiting.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-        for timer in self._starting.values():
-            timer.cancel()
+        for timer in (self._timer, self._busy_timer, *self._starting.values()):
+            if timer is not None:
+                timer.cancel()
 
     def disconnect(self) -> None:
         """Stop using the connection."""
@@ -163,7 +203,7 @@ class Gate:
 
     def _has_work(self) -> bool:
         now = self._clock.monotonic()
-        asks = bool(self._waiting) and self._free() > 0 and now >= self._again_at - 1e-6
+        asks = bool(self._waiting) and self._free() + self.ahead() > 0 and now >= self._again_at - 1e-6
         looks = now >= self._look_at and self._in_flight.member is not None
         return bool(self._freed) or asks or looks
 
@@ -177,12 +217,26 @@ class Gate:
         self._in_flight.changes.notify()
         self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._tick)
 
+    def _look_busy(self) -> None:
+        """Hand back what waits here if every slot has been busy for long, while an entry waits."""
+        self._busy_timer = None
+        since, left = self._slow.busy_since(), self._pool.patience
+        if since is not None:
+            left -= self._clock.monotonic() - since
+        waiting = [owned for owned in self._waiting if self._still_here(owned)]
+        if left <= 1e-5:  # the clock counts in microseconds
+            self._pool.hand_back(waiting)
+        elif waiting and left < math.inf:
+            next_s = left if since is not None else CHECK_SECONDS
+            self._busy_timer = call_upkeep(self._clock, next_s, self._look_busy)
+
     async def _look(self) -> None:
         if self._limits.have_places:
             called, self._cursor = await self._ask(partial(look_after, cursor=self._cursor))
             self._called(called)
             for owned in [one for one in self._places if one.lost]:
                 del self._places[owned]  # another process has the entry and its places
+        self._early = {owned: at for owned, at in self._early.items() if not owned.lost}
         waits = [owned for owned in self._waiting if self._still_here(owned)]
         self._wait += [owned.id for owned in waits[:MOST_ASKED] if owned.id not in self._noted]
         self._noted.update(self._wait)
@@ -205,7 +259,7 @@ class Gate:
     async def _next(self) -> list[Owned]:
         """Take the next entries that a slot could start. Those that have expired are settled."""
         entries: list[Owned] = []
-        most = min(MOST_ASKED, self._free())
+        most = min(MOST_ASKED, self._free() + self.ahead())
         if self._clock.monotonic() < self._again_at - 1e-6:
             return entries
         while self._waiting and len(entries) < most:
@@ -258,6 +312,7 @@ class Gate:
                 self._give_back(owned)
                 keep.append(owned)
                 again = max(again, (verdict.wait_us - one.horizon_us / 2) / 1e6)
+        self._held_back = bool(keep)
         if keep:
             self._waiting.extendleft(reversed(keep))
             self._again_in(again)
@@ -316,7 +371,10 @@ class Gate:
         def start() -> None:
             self._starting.pop(owned, None)
             if self._still_here(owned):
-                self._pool.buffer([owned])
+                pool = self._pool
+                if pool.waiting + len(pool.running) >= pool.capacity:
+                    self._early[owned] = self._clock.monotonic()
+                pool.buffer([owned])
             else:
                 self._give_back(owned)
             self._in_flight.changes.notify()

@@ -255,6 +255,7 @@ class Loop:
             in_flight=self.in_flight,
             pool=self.pool,
             expiry=self.flow.expiry,
+            slow=self.flow.slow,
             end=self.flow.end,
             expect=self.fetcher.expect,
         )

@@ -10,6 +10,7 @@ Rule 3. What waits for longer than `HOLD_SECONDS` while every slot is busy is ha
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
@@ -136,6 +137,11 @@ class Pool:
         """How many entries wait for a slot."""
         return len(self._buffer)
 
+    @property
+    def patience(self) -> float:
+        """For how many seconds an entry waits while every slot is busy, until it is handed back."""
+        return math.inf if self._hold is None else HOLD_SECONDS - self._hold.look_s()
+
     def put(self, *entries: Owned) -> None:
         """Add entries to the buffer, or give them to the gate. They are handled in order."""
         if self.gate is None:
@@ -166,28 +172,32 @@ class Pool:
             for owned in entries:
                 owned.arrived = before.pop(owned.id, now) if before else now
             if self._timer is None:
-                self._timer = hold.clock.call_later(HOLD_SECONDS - hold.look_s(), self._look)
+                self._timer = hold.clock.call_later(self.patience, self._look)
 
     def _look(self) -> None:
         """Hand back what has waited for too long, if every slot is busy."""
         hold, self._timer = self._hold, None
         assert hold is not None, "`_watch` has set the timer"
-        longest = HOLD_SECONDS - hold.look_s()
-        oldest = hold.clock.monotonic() - longest
+        oldest = hold.clock.monotonic() - self.patience
         waiting = [owned for owned in self._buffer if owned.state is State.BUFFERED]
         if self.busy:
             # The clock counts in microseconds.
             late = [owned for owned in waiting if owned.arrived <= oldest + 1e-5]
             if late:
-                self.overfull = True
                 self._handed_back = {owned.id: owned.arrived for owned in late}
                 gone = {*late}
                 self._buffer = deque(owned for owned in waiting if owned not in gone)
-                hold.hand_back(late)
+                self.hand_back(late)
                 waiting = [*self._buffer]
         if waiting:
             left = max(CHECK_SECONDS, waiting[0].arrived - oldest)
             self._timer = hold.clock.call_later(left, self._look)
+
+    def hand_back(self, entries: Sequence[Owned]) -> None:
+        """Hand back entries for which there is no slot, and read no more ahead until a handler has ended."""
+        assert self._hold is not None, "then `patience` never ends"
+        self.overfull = True
+        self._hold.hand_back(entries)
 
     def _wake(self) -> None:
         """Wake one slot that waits for an entry."""

@@ -22,6 +22,9 @@ buffered before it learns that its leases are lost, and deaths are detected by p
 
 DEATHS: Final = ("SIGKILL", "segfault")
 
+ENDS: Final = 4_000
+"""How many bytes at the end of a file `ran_since` reads."""
+
 OUTAGE_SECONDS: Final = 2.5
 """The same for faults of a connection or the server. An attempt to connect that began during the fault ends
 after its deadline of a second, and entries read meanwhile are claimed a second later."""
@@ -58,6 +61,20 @@ def read_runs(directory: Path) -> tuple[dict[tuple[str, int], list[Run]], list[E
     for found in runs.values():
         found.sort()
     return runs, stalls
+
+
+def ran_since(directory: Path, moment: float) -> set[int]:
+    """The processes that have handled a message since ``moment``, by the ends of their files: reading all of them takes
+    seconds, and what asks has the proxies of the workers in its event loop."""
+    found = set()
+    for path in directory.glob("runs-*"):
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - ENDS))
+            lines = [line.split() for line in file.read().splitlines()]
+        starts = [line for line in lines[-ENDS // 100 :] if line[0] != STALL.encode()]
+        if starts and float(starts[-1][2]) >= moment:
+            found.add(int(path.name.partition("-")[2]))
+    return found
 
 
 def reason(first: Run, second: Run, events: Iterable[Event]) -> str | None:

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.worker.apps import eventually
 from tests.worker.chaos import flow
-from tests.worker.chaos.events import Event, read_runs, repeated
+from tests.worker.chaos.events import Event, ran_since, read_runs, repeated
 from tests.worker.chaos.load import Load
 from tests.worker.chaos.verdict import judge, settled
 from tests.worker.chaos.workers import Workers
@@ -109,7 +109,7 @@ class Trial:
         async with self.workers(server.url, directory) as workers:
             publishing, probing = asyncio.create_task(load.run()), asyncio.create_task(load.probe())
             await self._until(
-                lambda: bool(self._runs_since(directory, 0.0)), "a worker handles messages"
+                lambda: bool(ran_since(directory, 0.0)), "a worker handles messages"
             )
             await self._faults(server, workers, load)
             load.flowing = False
@@ -210,11 +210,6 @@ class Trial:
         with server.look() as client:
             return settled(client)
 
-    def _runs_since(self, directory: Path, moment: float) -> set[int]:
-        """The processes that have handled a message since ``moment``."""
-        runs, _stalls = read_runs(directory)
-        return {run.pid for found in runs.values() for run in found if run.at >= moment}
-
     async def _all_work(self, directory: Path, workers: Workers, load: Load) -> None:
         """Publish until every live process has handled a message."""
         began = time.monotonic()
@@ -222,7 +217,7 @@ class Trial:
         async def all_handled() -> bool:
             await load.publish(200)
             await asyncio.sleep(0.2)
-            return not set(workers.pids()) - self._runs_since(directory, began)
+            return not set(workers.pids()) - ran_since(directory, began)
 
         await self._until(all_handled, "every process handles messages again")
 
