@@ -25,6 +25,7 @@ from tests.worker.pool_jobs import (
     jobs,
     needs_broken,
     open_broken,
+    opens_slowly,
     ordered,
 )
 from tests.worker.processes import WorkerProcess, one_worker, supervised, workers_of
@@ -307,6 +308,28 @@ async def test_a_process_that_dies_while_it_is_idle_takes_no_message_with_it(sto
             os.kill(pool[0], signal.SIGKILL)
         assert [one.job for one in await store.results(done)] == [0, 1, 2]
         assert await store.dead("jobs") == []
+
+
+@one_store
+async def test_no_message_waits_for_a_process_that_starts_slowly_while_another_is_idle(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given two slots, whose second process does not start before the test lets it
+    go = tmp_path / "go"
+    monkeypatch.setenv("POOL_GO", str(go))
+    async with working(pooled(store, opens_slowly, concurrency=2, into=done)):
+        # When several messages arrive at once
+        await send(store, *(Job(n) for n in range(6)))
+        # Then the first process handles them all
+        await eventually(lambda: store.settled(stream="jobs"))
+        assert len({one.by for one in await store.results(done)}) == 1
+        # And the second one starts once it can, for messages that come later
+        await eventually(lambda: len(pool_of(os.getpid())) == 2)
+        go.touch()
+        await send(store, *(Job(n) for n in range(6, 12)))
+        await eventually(lambda: store.settled(stream="jobs"))
+        assert len(pool_of(os.getpid())) == 2
+    await eventually(lambda: not pool_of(os.getpid()), "no pool process is left")
 
 
 @one_store

@@ -203,7 +203,9 @@ class Gate:
 
     def _has_work(self) -> bool:
         now = self._clock.monotonic()
-        asks = bool(self._waiting) and self._free() + self.ahead() > 0 and now >= self._again_at - 1e-6
+        asks = (
+            bool(self._waiting) and self._free() + self.ahead() > 0 and now >= self._again_at - 1e-6
+        )
         looks = now >= self._look_at and self._in_flight.member is not None
         return bool(self._freed) or asks or looks
 

@@ -5,7 +5,8 @@
 
 Rule 1. A process handles one message at a time, so its death is that message's alone. A process is started when no
         other is idle, at most one for each slot; the first one before the worker reads, so that the start fails if it
-        cannot start or open its dependencies.
+        cannot start or open its dependencies. A start takes a second, so the message is given to the process that is
+        idle first, the new one or another.
 Rule 2. Processes are started by spawn. Forking a process with threads can deadlock, and a server from which to fork
         would have to import the program, which may start threads.
 Rule 3. A process that must end (timeout, stop, lost lease) is told so and gets SIGTERM, which ends its handler by
@@ -113,6 +114,7 @@ class PoolProcess:
 
     def __init__(self, name: str, job: bytes) -> None:
         self.handled = 0
+        self.closed = threading.Event()
         try:
             self._start(job)
         except OSError as error:
@@ -214,6 +216,7 @@ class PoolProcess:
         if self._life >= 0:
             os.close(self._life)
             self._life = -1
+        self.closed.set()
 
     def _signal(self, number: int) -> None:
         if self._process.exitcode is None:  # its id is not another process's yet
@@ -257,7 +260,11 @@ class ProcessPool:
             configured(),
         )
         self._job = _packed_job(job, consumer)
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        """Notified when a process is idle, a start has failed, or a delivery has ended."""
+        self._starting = self._waiting = 0
+        """How many processes are being started, and how many calls wait for one."""
+        self._failed: list[BaseException] = []
         self._idle: list[PoolProcess] = []
         self._runs: dict[Delivery, PoolProcess | None] = {}
         """The deliveries in progress, and the process of each, once it has one."""
@@ -275,6 +282,7 @@ class ProcessPool:
         """End a delivery: if its handler still runs, end its process."""
         with self._lock:
             process = self._runs.pop(delivery, None)
+            self._lock.notify_all()
         if process is not None:
             process.stop()
 
@@ -312,22 +320,55 @@ class ProcessPool:
         return reply
 
     def _take(self, delivery: Delivery) -> PoolProcess:
-        """Return an idle process, or a new one."""
+        """Return an idle process. Start one if there is none, and wait for that one or another. Raises
+        `StartFailed`."""
         while True:
             with self._lock:
-                process = self._idle.pop() if self._idle else None
-            if process is None:
-                process = PoolProcess(self._name, self._job)
-            elif not process.alive:
-                log.warning("an idle pool process of %s has ended", self._name)
-                process.kill()
-                continue
-            with self._lock:
-                if delivery in self._runs:
+                process = self._wait_for_idle(delivery)
+                if process.alive:
                     self._runs[delivery] = process
                     return process
+            log.warning("an idle pool process of %s has ended", self._name)
+            process.kill()
+
+    def _wait_for_idle(self, delivery: Delivery) -> PoolProcess:
+        """Wait until a process is idle, with the lock, and return it."""
+        self._waiting += 1
+        try:
+            while True:
+                if delivery not in self._runs:
+                    raise PoolProcessDied(None)  # it has ended meanwhile, so no one gets this
+                if self._idle:
+                    return self._idle.pop()
+                if self._failed:
+                    raise self._failed.pop()
+                if self._starting < self._waiting:
+                    self._starting += 1
+                    threading.Thread(target=self._start, daemon=True).start()
+                self._lock.wait()
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._failed.clear()  # these calls got another process
+
+    def _start(self) -> None:
+        """Start a process for a call that waits, in a thread that lives as long as the process: the kernel kills it at
+        the end of the thread that has started it (PR_SET_PDEATHSIG)."""
+        process = None
+        try:
+            process = PoolProcess(self._name, self._job)
+        except BaseException as error:
+            with self._lock:
+                if self._waiting:
+                    self._failed.append(error)
+                else:
+                    log.warning("%s", error)
+        with self._lock:
+            self._starting -= 1
+            self._lock.notify_all()
+        if process is not None:
             self._leave(process)
-            raise PoolProcessDied(None)  # the delivery has ended meanwhile, so no one gets this
+            process.closed.wait()
 
     def _leave(self, process: PoolProcess) -> None:
         """Make a process idle, or end it."""
@@ -335,6 +376,7 @@ class ProcessPool:
             worn = self._recycle is not None and process.handled >= self._recycle
             if not self._closed and not worn:
                 self._idle.append(process)
+                self._lock.notify()
                 return
         process.finish()
         # In a thread of its own: the result must not wait until dependencies are closed.

@@ -108,9 +108,7 @@ class Trial:
         load = self.load(server.url)
         async with self.workers(server.url, directory) as workers:
             publishing, probing = asyncio.create_task(load.run()), asyncio.create_task(load.probe())
-            await self._until(
-                lambda: bool(ran_since(directory, 0.0)), "a worker handles messages"
-            )
+            await self._until(lambda: bool(ran_since(directory, 0.0)), "a worker handles messages")
             await self._faults(server, workers, load)
             load.flowing = False
             await publishing
