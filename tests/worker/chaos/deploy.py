@@ -65,6 +65,8 @@ class Deploy(Trial):
         super().__init__(store, plan, seed=seed)
         self.supervised = False
         self._workers: Workers | None = None
+        self._measured_from = 0.0
+        """When the first deploy began. Before it all workers start at once and work off what has waited for them."""
 
     def load(self, url: str) -> Load:
         return SteadyLoad(url, self.chance)
@@ -74,6 +76,7 @@ class Deploy(Trial):
         return self._workers
 
     def pause(self) -> float:
+        self._measured_from = self._measured_from or time.monotonic() + EVERY_SECONDS
         return EVERY_SECONDS
 
     def verdict(self, directory: Path, load: Load, verdict: Verdict) -> Verdict:
@@ -81,10 +84,9 @@ class Deploy(Trial):
         assert isinstance(load, SteadyLoad)
         assert self._workers is not None, "the trial ran"
         runs, _stalls = read_runs(directory)
-        began = min(found[0].at for found in runs.values())  # before, no worker has started
         waits: dict[str, list[float]] = {}
         for (consumer, number), found in runs.items():
-            if number in load.confirmed and load.sent[number] >= began:
+            if number in load.confirmed and load.sent[number] >= self._measured_from:
                 waits.setdefault(consumer, []).append(found[0].at - load.sent[number])
         for consumer, seconds in sorted(waits.items()):
             seconds.sort()
