@@ -272,9 +272,7 @@ def _wire(command: Command) -> list[Word]:
     Its name is bytes: redis-py converts the replies of commands whose name is a str; unconverted replies are faster,
     and the same in either protocol version. So is text that is not ASCII: redis-py cannot encode all names.
     """
-    words = [
-        bytes_of(one) if isinstance(one, str) and not one.isascii() else one for one in command
-    ]
+    words = [one if type(one) is not str or one.isascii() else bytes_of(one) for one in command]
     name = words[0]
     words[0] = name.encode() if isinstance(name, str) else name
     return words

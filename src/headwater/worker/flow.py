@@ -248,7 +248,9 @@ class Flow:
         """Handle one entry, in a slot of the pool."""
         if self.gate is not None and self.gate.too_late(owned):
             return
-        expires = self.expiry.always or EXPIRES_FIELD in owned.delivered.fields
+        fields = owned.delivered.fields
+        # One field is the message.
+        expires = self.expiry.always or (len(fields) > 2 and EXPIRES_FIELD in fields)
         if expires and not await self._in_time(owned):
             return
         if self._observe is not None:
@@ -257,10 +259,20 @@ class Flow:
         message, outcome = self.executor.decode(owned)
         if outcome is None:
             outcome = await self.executor.call(message, owned)
-        self.slow.ended(owned, returned=isinstance(outcome, Returned))
+        if isinstance(outcome, Returned):
+            # Without `end`: the most frequent outcome should cost the least.
+            self.slow.ended(owned, returned=True)
+            self._returned(owned, outcome)
+            return
+        self.slow.ended(owned, returned=False)
         if isinstance(outcome, Crashed):
             outcome = await self._crashed([owned], outcome)
         self.end(owned, outcome)
+
+    def _returned(self, owned: Owned, outcome: Returned) -> None:
+        if self._watched:
+            self.telemetry.returned(owned)
+        self.in_flight.acknowledge(owned, outcome.additions)
 
     async def _crashed(self, entries: Sequence[Owned], outcome: Crashed) -> Crashed:
         return await self.quarantine.crashed(entries, outcome)
@@ -284,10 +296,7 @@ class Flow:
     def end(self, owned: Owned, outcome: HandlerOutcome) -> None:
         """Settle the delivery by its outcome and the consumer's policy."""
         if isinstance(outcome, Returned):
-            # Without `decide`: the most frequent outcome should cost the least.
-            if self._watched:
-                self.telemetry.returned(owned)
-            self.in_flight.acknowledge(owned, outcome.additions)
+            self._returned(owned, outcome)
             return
         settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
         if settlement is None or not self.in_flight.owns(owned):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
@@ -152,7 +152,7 @@ class Settler:
         batch: list[Queued] = []
         large: list[Queued] = []
         plain: list[Owned] = []
-        results: dict[str, list[Owned]] = {}
+        results: defaultdict[str, list[Owned]] = defaultdict(list)
         size = results_taken = 0
         for _ in range(min(len(self._queue), self._most)):
             one = self._queue.popleft()
@@ -166,8 +166,8 @@ class Settler:
             elif not additions:
                 plain.append(one)
                 continue
-            elif len({addition.stream for addition in additions}) == 1:
-                results.setdefault(additions[0].stream, []).append(one)
+            elif len(additions) == 1 or len({addition.stream for addition in additions}) == 1:
+                results[additions[0].stream].append(one)
             else:
                 batch.append(self._shared([one]))
             size += bytes_added
