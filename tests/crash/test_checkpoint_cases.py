@@ -11,10 +11,10 @@ import pytest
 
 from headwater.engine.check import broken_invariants
 from headwater.journal.blobs import HEAD_BYTES
-from headwater.journal.segment_scan import scan_segment
 from headwater.journal.segments import segment_name
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
+from tests.segment_scan import scan_segment
 from tests.unit.cold import cold_store, fill, finish_reads, made, small_blocks, store_all
 
 

@@ -17,11 +17,11 @@ from headwater.journal.blobs import (
     head_bytes,
 )
 from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segment_scan import scan_segment
 from headwater.journal.segments import segment_name
 from headwater.limits import MAX_BLOB_IDS_BYTES, MAX_RECORD_GROUP_BYTES
 from headwater.testing.files import CrashableFiles
 from tests.blobs import SEED, parts_of, writer_of
+from tests.segment_scan import scan_segment
 
 NAME = segment_name(1)
 

@@ -10,10 +10,10 @@ import pytest
 from headwater.engine.blobs import BlobPlace
 from headwater.journal.blobs import BlobDamaged
 from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segment_scan import scan_segment
 from headwater.journal.segments import segment_name, segment_numbers
 from headwater.testing.files import CrashableFiles
 from tests.blobs import SEED, check_readable, parts_of, writer_of
+from tests.segment_scan import scan_segment
 
 
 class Campaign:

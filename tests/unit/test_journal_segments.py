@@ -14,7 +14,6 @@ from headwater.journal.blobs import BlobDamaged
 from headwater.journal.files import DiskFiles
 from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
 from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segment_scan import scan_segment
 from headwater.journal.segments import (
     segment_header,
     segment_name,
@@ -23,6 +22,7 @@ from headwater.journal.segments import (
 )
 from headwater.testing.files import CrashableFiles
 from tests.blobs import SEED, check_readable, parts_of, writer_of
+from tests.segment_scan import scan_segment
 
 KIB = 1024
 MIB = 1024 * KIB

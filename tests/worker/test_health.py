@@ -11,6 +11,7 @@ import socket
 import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -59,6 +60,13 @@ class Served:
         port: int = server.sockets[0].getsockname()[1]
         return port
 
+    async def metrics(self) -> str:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        _head, _blank, text = (await reader.read()).decode().partition("\r\n\r\n")
+        writer.close()
+        return text
+
 
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
@@ -91,10 +99,7 @@ async def test_metrics_have_the_counters_of_every_consumer(served: Served) -> No
         WELL._replace(worker=1, pid=None, problems=["it has ended, and will be started again"]),
     ]
     # When the metrics are read
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-    _head, _blank, text = (await reader.read()).decode().partition("\r\n\r\n")
-    writer.close()
+    text = await served.metrics()
     # Then they have what was reported, and nothing else
     samples = {
         (sample.name, *sample.labels.values()): sample.value
@@ -108,6 +113,20 @@ async def test_metrics_have_the_counters_of_every_consumer(served: Served) -> No
         ("headwater_worker_reader_age_seconds", "g", "orders", "0"): 0.5,
         ("headwater_worker_handled_total", "g", "orders", "0"): 17.0,
     }
+
+
+async def test_every_counter_of_a_worker_is_a_metric(served: Served) -> None:
+    # Given a worker that reports all its counters
+    counters = {one.name: number for number, one in enumerate(fields(Counters))}
+    served.workers = [WELL._replace(consumers=[{"stream": "s", "group": "g", **counters}])]
+    # When the metrics are read, then each is there, with the text of its documentation
+    families = {one.name: one for one in text_string_to_metric_families(await served.metrics())}
+    for name, value in counters.items():
+        family = families[f"headwater_worker_{name}"]
+        assert [sample.value for sample in family.samples] == [value]
+        assert len(family.documentation) > 20
+    lost = families["headwater_worker_gone_unread"]
+    assert lost.documentation.startswith("Entries deleted or trimmed before the group read them")
 
 
 async def test_metrics_without_their_package_name_the_extra(

@@ -26,7 +26,7 @@
     reads.py      reads at any position, by any thread
     blobs.py      the format of blobs: closed blocks of entries
     segments.py   files of blobs, written once
-    segment_reader.py, segment_scan.py   read blobs by their places, and find them without
+    segment_reader.py   reads blobs by their places
     compaction.py copies live blobs out of segments that are mostly dead
 See docs/adr/0007-journal.md and docs/adr/0048-images-and-manifest.md.
 """

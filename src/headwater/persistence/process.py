@@ -48,10 +48,6 @@ class HelperProcess:
             self._process.stdin.write(order.encode())
             self._process.stdin.flush()
 
-    @property
-    def process_id(self) -> int:
-        return self._process.pid
-
     def wait(self) -> BuiltImage:
         """Wait for the report and return the image. Raises `CheckpointFailed`."""
         assert self._process.stdout is not None

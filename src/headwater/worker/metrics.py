@@ -1,42 +1,23 @@
 """Metrics of worker processes for Prometheus, served by ``headwater work --health`` at ``/metrics``.
 
-Counters are those of `statistics.Counters`. A process that is started again begins at 0, as Prometheus expects.
+Counters are the fields of `statistics.Counters`, gauges those of `statistics.ConsumerProgress`, and their texts are those
+of the fields. A process that is started again begins at 0, as Prometheus expects.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from headwater.errors import HeadwaterError
 from headwater.worker.health import WorkerHealth
+from headwater.worker.statistics import ConsumerProgress, Counters, Statistics
 
-_GAUGES: Final = {
-    "running": "Handlers that run.",
-    "owned": "Entries that the process owns: running, waiting for a handler, or being settled.",
-    "oldest_handler_age": "Seconds that the oldest running handler has been running.",
-    "reader_age": "Seconds since the last read that the store answered.",
-    "settler_age": "Seconds that settlements have been waiting for the store.",
-    "renewer_age": "Seconds since all leases were renewed.",
-    "loop_delay": "Seconds that the event loop took lately to run what was ready.",
-}
-"""Gauges of a consumer, by their names in a progress report."""
-
-_COUNTERS: Final = {
-    "received": "Entries read, new and claimed.",
-    "claimed": "Entries read that another consumer had owned, or that were delayed.",
-    "handled": "Deliveries that were acknowledged after their handler returned.",
-    "failed": "Handlers that raised, or ran longer than their timeout.",
-    "retried": "Deliveries after which the entry is delivered again.",
-    "dead": "Deliveries that ended as dead letters.",
-    "expired": "Entries that no worker started within their expires.",
-    "limited": "Deliveries given back uncounted, because the entry has to wait for a limit.",
-    "handed_back": "Deliveries given back uncounted.",
-    "lost": "Deliveries whose entry another worker owned before they were settled.",
-    "overtaken": "Handlers that returned after another worker had settled the entry.",
-    "published": "Results of handlers that were added to their stream.",
-}
-"""Counters of a consumer, by their names in a progress report."""
+_NO_METRICS: Final = ("joined", "hung")
+"""Fields of a progress report that are not numbers."""
 
 _LABELS = ("worker", "stream", "group")
 
@@ -58,6 +39,23 @@ def metrics_text(workers: Sequence[WorkerHealth]) -> bytes:
     return text
 
 
+def _texts(kind: type) -> dict[str, str]:
+    """Return the fields of a class with their docstrings, in order."""
+    (declared,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(declared, ast.ClassDef), "it is the source of a class"
+    found: dict[str, str] = {}
+    for field, text in pairwise(declared.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            assert isinstance(field.target, ast.Name), "a field"
+            found[field.target.id] = " ".join(ast.literal_eval(text.value).replace("`", "").split())
+    return found
+
+
+def _gauges() -> dict[str, str]:
+    progress = {k: v for k, v in _texts(ConsumerProgress).items() if k not in _NO_METRICS}
+    return {**progress, "loop_delay": _texts(Statistics)["loop_delay"]}
+
+
 class _WorkerCollector:
     def __init__(self, workers: Sequence[WorkerHealth]) -> None:
         self._workers = workers
@@ -71,8 +69,9 @@ class _WorkerCollector:
         for one in self._workers:
             up.add_metric([str(one.worker)], float(one.pid is not None and not one.problems))
         yield up
-        for kind, family_of in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
-            for name, text in kind.items():
+        kinds = (_gauges(), GaugeMetricFamily), (_texts(Counters), CounterMetricFamily)
+        for texts, family_of in kinds:
+            for name, text in texts.items():
                 metric = f"{name}_seconds" if name.endswith(("_age", "_delay")) else name
                 family = family_of(f"headwater_worker_{metric}", text, labels=_LABELS)
                 for labels, value in self._samples(name):

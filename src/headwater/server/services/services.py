@@ -153,11 +153,6 @@ class Services:
         self.compactions.configure(config)
         self._configure_keyspace()
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether the content is in a journal, also while that is still replayed."""
-        return self.journal is not None or self.state.loading is not None
-
     def load(self, keyspace: Keyspace, journal: Journal) -> None:
         """Put the state in place that was replayed from ``journal``, and store changes there. Call it
         between turns."""

@@ -1,4 +1,4 @@
-"""Finds the blobs of a segment without knowing their places, for tools and tests.
+"""Finds the blobs of a segment without knowing their places, as only tests need it.
 
 Rule 1. A blob is found if one of its heads is valid. Its ids and its body may be damaged or missing: after a
         crash, any part of what was not synced may be on disk. `SegmentReader` checks them.
