@@ -24,13 +24,17 @@ NUMBERS = 40
 pytestmark = pytest.mark.slow
 
 
-async def send(store: Store, chance: random.Random, *, long: float = 0.0) -> None:
-    """Add all steps, with the keys interleaved. Some steps fail once; the part ``long`` of them takes long."""
+async def send(
+    store: Store, chance: random.Random, *, long: float = 0.0, begin: tuple[str, ...] = ()
+) -> None:
+    """Add all steps, with the keys interleaved: first a long one of each key of ``begin``. Some steps fail once; the part
+    ``long`` of them takes long."""
     left = {str(key): 0 for key in range(KEYS)}
+    first = [*begin]
     async with store.look.pipeline(transaction=False) as pipeline:
         while left:
-            key = chance.choice(list(left))
             do = "fail" if chance.random() < 0.1 else "long" if chance.random() < long else ""
+            key, do = (first.pop(), "long") if first else (chance.choice(list(left)), do)
             step = Step(key, left[key], do)
             pipeline.xadd("steps", dict(steps.codec.encode(step)))
             left[key] += 1
@@ -88,9 +92,10 @@ async def test_order_holds_when_readers_are_killed(store: Store) -> None:
 
 
 async def test_order_holds_when_busy_readers_let_others_read_and_are_killed(store: Store) -> None:
-    # Given three processes with two slots each, and steps that take longer than a reader waits for a slot
+    # Given three processes with two slots each, and steps that take longer than a reader waits for a slot, of which two
+    # are the first
     chance = random.Random(19)
-    await send(store, chance, long=0.01)
+    await send(store, chance, long=0.01, begin=("0", "1"))
     slots = {"SHOP_SLOTS": "2"}
     readers: set[int] = set()
     with ExitStack() as stack:
