@@ -169,4 +169,8 @@ def opens_slowly(job: Job, db: Annotated[int, Use(open_slowly)]) -> Any:
     return enter(job)
 
 
+if "slow" in os.environ.get("POOL_STREAMS", ""):
+    app.consumer(Stream("slow", Job), concurrency=2, **options)(opens_slowly)
+
+
 def needs_broken(job: Job, db: Annotated[int, Use(open_broken)]) -> None: ...

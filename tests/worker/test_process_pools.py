@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from headwater.messages import DeadLetter, poison_key
-from headwater.worker import App, Delivery, Middleware
+from headwater.worker import App, Delivery, Middleware, Stream
 from headwater.worker.lifespan import StartFailed
-from tests.processes import children, command_line
+from tests.processes import children, command_line, runs
 from tests.worker.apps import Store, eventually, working
 from tests.worker.pool_jobs import (
     Job,
@@ -330,6 +330,23 @@ async def test_no_message_waits_for_a_process_that_starts_slowly_while_another_i
         await eventually(lambda: store.settled(stream="jobs"))
         assert len(pool_of(os.getpid())) == 2
     await eventually(lambda: not pool_of(os.getpid()), "no pool process is left")
+
+
+@one_store
+async def test_a_worker_stops_while_a_pool_process_starts_that_nobody_needs_any_more(
+    store: Store, tmp_path: Path
+) -> None:
+    # Given a worker whose second process does not become ready, and no message that waits for it
+    environment = {"POOL_GO": str(tmp_path / "go"), "POOL_STREAMS": "slow"}
+    await send(store, *(Job(n) for n in range(6)), stream=Stream("slow", Job))
+    with one_worker(store.url, target=TARGET, **environment) as worker:
+        await eventually(lambda: len(pool_of(worker.pid)) == 2)
+        await eventually(lambda: store.settled(stream="slow"))
+        # When it gets SIGTERM, then it ends, and so do both
+        pool = pool_of(worker.pid)
+        worker.signal(signal.SIGTERM)
+        assert await asyncio.to_thread(worker.wait) == 0
+        assert not any(runs(one) for one in pool)
 
 
 @one_store

@@ -16,6 +16,7 @@ Rule 4. An entry has a place while it is pending, its owner is the one that took
         ``claim_after``.
 Rule 5. An entry is in one line at most: of the first limit that denies it a place, those with keys first.
 Rule 6. A line is in the key of its places with ``:line``, and its ids in one with ``:waits``.
+        An entry without a key leaves the line when no live process has it.
 Rule 7. Who frees a place makes the first entry in line due now. A process that dies before it does so is made up
         for by the next one that looks, every two seconds.
 """
@@ -192,14 +193,22 @@ for i = 1, tonumber(ARGV[6]) do
   }
   place = place + 2
 end
+-- Whether an entry waits where it is. Those of a line without a key wait in live processes: one that was handed back, or
+-- whose process is dead, loses its turn, since all processes may have no room for it.
+local function waits(one, id)
+  if one.parks then return true end
+  local row = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  return row and row[2] ~= '' and row[2] ~= 'hw.parked' and row[3] < claim_after
+end
 -- Whether a place is free for this entry, and not for others that came before it.
 local function may_take(one, id)
-  if one.free <= 0 then return false end
-  local first = redis.call('LRANGE', one.line, 0, one.free - 1)
-  for _, other in ipairs(first) do
-    if other == id then return true end
+  local before = 0
+  while before < one.free do
+    local other = redis.call('LINDEX', one.line, before)
+    if not other or other == id then return true end
+    if waits(one, other) then before = before + 1 else leave(one.key, other) end
   end
-  return #first < one.free
+  return false
 end
 local found = {}
 while place <= #ARGV do

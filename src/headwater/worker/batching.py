@@ -21,7 +21,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.delivery_log import Ended, report_batch
 from headwater.worker.execute import Executor
 from headwater.worker.in_flight import InFlight
-from headwater.worker.outcome import Crashed, Ending, HandlerOutcome, Returned, Stopped
+from headwater.worker.outcome import Crashed, Ending, HandlerOutcome, NotReturned, Returned, Stopped
 from headwater.worker.owned import Owned
 from headwater.worker.slow import SlowHandlers
 from headwater.worker.telemetry import Telemetry
@@ -54,7 +54,7 @@ class BatchHandler:
         clock: Timers,
         slow: SlowHandlers,
         telemetry: Telemetry,
-        end: Callable[[Owned, HandlerOutcome], None],
+        end: Callable[[Owned, NotReturned], None],
         crashed: Callable[[Sequence[Owned], Crashed], Awaitable[Crashed]],
         observe: Callable[[Owned], None] | None,
     ) -> None:

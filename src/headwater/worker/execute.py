@@ -34,6 +34,7 @@ from headwater.worker.outcome import (
     RETURNED,
     Crashed,
     HandlerOutcome,
+    NotReturned,
     PoolProcessDied,
     Raised,
     RanTooLong,
@@ -148,7 +149,7 @@ class Executor:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def decode(self, owned: Owned) -> tuple[Any, HandlerOutcome | None]:
+    def decode(self, owned: Owned) -> tuple[Any, NotReturned | None]:
         """Return the entry's message, or the outcome of an entry that cannot be decoded."""
         try:
             return self._decode(owned.delivered.fields), None

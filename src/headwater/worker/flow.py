@@ -32,7 +32,7 @@ from headwater.worker.outcome import (
     Condemned,
     Crashed,
     Exhausted,
-    HandlerOutcome,
+    NotReturned,
     Raised,
     Returned,
     Stopped,
@@ -260,19 +260,15 @@ class Flow:
         if outcome is None:
             outcome = await self.executor.call(message, owned)
         if isinstance(outcome, Returned):
-            # Without `end`: the most frequent outcome should cost the least.
             self.slow.ended(owned, returned=True)
-            self._returned(owned, outcome)
+            if self._watched:
+                self.telemetry.returned(owned)
+            self.in_flight.acknowledge(owned, outcome.additions)
             return
         self.slow.ended(owned, returned=False)
         if isinstance(outcome, Crashed):
             outcome = await self._crashed([owned], outcome)
         self.end(owned, outcome)
-
-    def _returned(self, owned: Owned, outcome: Returned) -> None:
-        if self._watched:
-            self.telemetry.returned(owned)
-        self.in_flight.acknowledge(owned, outcome.additions)
 
     async def _crashed(self, entries: Sequence[Owned], outcome: Crashed) -> Crashed:
         return await self.quarantine.crashed(entries, outcome)
@@ -293,11 +289,8 @@ class Flow:
             self.end(owned, expired)
         return expired is None
 
-    def end(self, owned: Owned, outcome: HandlerOutcome) -> None:
+    def end(self, owned: Owned, outcome: NotReturned) -> None:
         """Settle the delivery by its outcome and the consumer's policy."""
-        if isinstance(outcome, Returned):
-            self._returned(owned, outcome)
-            return
         settlement = decide(outcome, self._policy, owned.delivery, self._clock.now_ms())
         if settlement is None or not self.in_flight.owns(owned):
             return

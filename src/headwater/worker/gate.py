@@ -5,9 +5,11 @@
                  └──must wait, no key─────▶ stays here, so the reader has no room and waits
 
 Rule 1. The store is asked only for entries that a free slot would start now. While nothing has to wait, it is also asked
-        for those that the slots would start within `EARLY_SECONDS`: such a token is used within this time or not at all.
+        for those that the slots would start within `EARLY_SECONDS`, no more than get tokens within this time. Such a token
+        is used within this time or not at all.
 Rule 2. An entry that waits uses neither an attempt nor a slot: handing it back does not count.
-Rule 3. What waits while every slot runs the same handlers for long is handed back, as by the slots.
+Rule 3. What waits for almost a second while every slot is busy is handed back, as by the slots. What waits for a limit
+        of the whole group is handed back only if every slot runs the same handlers for so long.
 Rule 4. A place is given back when the store has replied to the settlement of its entry, whatever the outcome.
 """
 
@@ -17,6 +19,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from headwater.groups.limited import note_limited
@@ -37,7 +40,7 @@ from headwater.worker.clocks import Timer, Timers, call_upkeep
 from headwater.worker.declaration import Consumer
 from headwater.worker.expiry import Expiry
 from headwater.worker.in_flight import InFlight
-from headwater.worker.outcome import HandlerOutcome, Raised
+from headwater.worker.outcome import NotReturned, Raised
 from headwater.worker.owned import Owned, State
 from headwater.worker.pool import CHECK_SECONDS, Pool
 from headwater.worker.retrying_client import RetryingClient
@@ -83,7 +86,7 @@ class Gate:
         pool: Pool,
         expiry: Expiry,
         slow: SlowHandlers,
-        end: Callable[[Owned, HandlerOutcome], None],
+        end: Callable[[Owned, NotReturned], None],
         expect: Callable[[float], None],
     ) -> None:
         assert consumer.limits is not None, "only a consumer with limits has a gate"
@@ -100,7 +103,11 @@ class Gate:
         self._starting: dict[Owned, Timer] = {}
         """Entries that have their tokens and start in a moment."""
         self._early: dict[Owned, float] = {}
-        """Entries that got their tokens before a slot was free for them, and when."""
+        """Entries that got their tokens before a slot was free for them, and from when these are valid."""
+        self._since: dict[Owned, float] = {}
+        """When the entries that have not been settled arrived."""
+        self._late = 0
+        """How many of the first entries that wait here have been at a slot, too late for their tokens."""
         self._held_back = False
         """Whether some of the entries that asked last wait here."""
         self._places: dict[Owned, Sequence[LimitPlace]] = {}
@@ -113,6 +120,8 @@ class Gate:
         self._over: list[bytes] = []
         """Entries that begin to wait, and that do not wait any more: to be noted."""
         self._again_at = self._look_at = 0.0
+        self._tokens_at = 0.0
+        """Before this time the store has no tokens of a rate that all entries need."""
         self._denied_at: float | None = None
         """Since when there has been no place for the entries that wait here."""
         self._had = 0
@@ -132,11 +141,9 @@ class Gate:
 
     def offer(self, entries: Sequence[Owned]) -> None:
         """Add entries that wait for a slot."""
+        self._since.update(dict.fromkeys(entries, self._clock.monotonic()))
         self._waiting.extend(entries)
-        self._again_at = 0.0
-        self._in_flight.changes.notify()
-        if self._busy_timer is None:
-            self._look_busy()
+        self._ask_now()
 
     def ahead(self) -> int:
         """Return for how many entries more than there are free slots the store is asked."""
@@ -146,30 +153,33 @@ class Gate:
         if self._limits.have_places or consumer.batch is not None:
             return 0  # a place is taken from others, and a batch waits for its entries
         most = max(0, consumer.prefetch - self._pool.capacity)
-        return min(most, int(consumer.concurrency * EARLY_SECONDS / max(usual, 1e-6)))
+        every_s = max(one.every_us for one in self._limits.limits) / 1e6
+        # The last of them should start after half of the time.
+        starts = consumer.concurrency * EARLY_SECONDS / 2 / max(usual, 1e-6)
+        return min(most, int(starts), int(EARLY_SECONDS / every_s))
 
     def too_late(self, owned: Owned) -> bool:
         """Return whether an entry that a slot is about to start got its tokens too long ago. Then it needs new ones, and
         waits here again."""
-        got_at = self._early.pop(owned, None)
-        if got_at is None or self._clock.monotonic() - got_at <= EARLY_SECONDS:
+        valid_from = self._early.pop(owned, None)
+        if valid_from is None or self._clock.monotonic() - valid_from <= EARLY_SECONDS:
             return False
         owned.state = State.BUFFERED
-        behind = self._pool.empty()  # these are as late
-        self._early.clear()
-        self._waiting.extendleft([*reversed(behind), owned])
-        self._again_at = 0.0
+        self._waiting.insert(self._late, owned)
+        self._late += 1
+        self._ask_now()
         return True
 
     def settled(self, entries: Sequence[Owned]) -> None:
         """Give back the places of entries that this process does not own any more."""
         for owned in entries:
             self._early.pop(owned, None)
+            self._since.pop(owned, None)
             if owned.id in self._noted and owned.state is not State.BUFFERED:
                 self._waits_no_more(owned)  # it was handed back
             if owned in self._places and not self._in_flight.owns(owned):
                 self._freed += [(owned.id, place) for place in self._places.pop(owned)]
-                self._again_at = 0.0
+                self._again_at = self._tokens_at
 
     async def run(self) -> None:
         """Let entries pass, until cancelled."""
@@ -219,17 +229,32 @@ class Gate:
         self._in_flight.changes.notify()
         self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._tick)
 
+    def _ask_now(self) -> None:
+        """Ask the store as soon as it can have tokens."""
+        self._again_at = self._tokens_at
+        self._in_flight.changes.notify()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Hand back what waits for too long."""
+        if self._busy_timer is None and self._pool.patience < math.inf:
+            self._busy_timer = call_upkeep(self._clock, CHECK_SECONDS, self._look_busy)
+
     def _look_busy(self) -> None:
-        """Hand back what waits here if every slot has been busy for long, while an entry waits."""
+        """Hand back what has waited for too long (rule 3), and look again while an entry waits."""
         self._busy_timer = None
-        since, left = self._slow.busy_since(), self._pool.patience
+        waiting = [o for o in chain(self._early, self._waiting) if self._still_here(o)]
+        now, since = self._clock.monotonic(), self._slow.busy_since()
+        longest = self._pool.patience - 1e-5  # the clock counts in microseconds
+        left = dict.fromkeys(waiting, CHECK_SECONDS)
         if since is not None:
-            left -= self._clock.monotonic() - since
-        waiting = [owned for owned in self._waiting if self._still_here(owned)]
-        if left <= 1e-5:  # the clock counts in microseconds
-            self._pool.hand_back(waiting)
-        elif waiting and left < math.inf:
-            next_s = left if since is not None else CHECK_SECONDS
+            for owned in waiting:
+                left[owned] = (since if self._held_back else self._since[owned]) + longest - now
+        late = [owned for owned, seconds in left.items() if seconds <= 0]
+        if late:
+            self._pool.hand_back(late)
+        if len(late) < len(waiting):
+            next_s = min(CHECK_SECONDS, *(seconds for seconds in left.values() if seconds > 0))
             self._busy_timer = call_upkeep(self._clock, next_s, self._look_busy)
 
     async def _look(self) -> None:
@@ -238,7 +263,9 @@ class Gate:
             self._called(called)
             for owned in [one for one in self._places if one.lost]:
                 del self._places[owned]  # another process has the entry and its places
-        self._early = {owned: at for owned, at in self._early.items() if not owned.lost}
+        for known in (self._early, self._since):
+            for owned in [one for one in known if one.lost]:
+                del known[owned]
         waits = [owned for owned in self._waiting if self._still_here(owned)]
         self._wait += [owned.id for owned in waits[:MOST_ASKED] if owned.id not in self._noted]
         self._noted.update(self._wait)
@@ -264,6 +291,7 @@ class Gate:
         most = min(MOST_ASKED, self._free() + self.ahead())
         if self._clock.monotonic() < self._again_at - 1e-6:
             return entries
+        self._late = 0
         while self._waiting and len(entries) < most:
             owned = self._waiting.popleft()
             if not self._still_here(owned):
@@ -295,6 +323,7 @@ class Gate:
                 else:
                     self._places[owned] = one.places
         keep: list[Owned] = []
+        self._tokens_at = 0.0
         needed = {owned: one.places for owned, one in with_places}
         for owned, how in denied.items():
             if how == 1 or owned.record.suspect:
@@ -314,10 +343,12 @@ class Gate:
                 self._give_back(owned)
                 keep.append(owned)
                 again = max(again, (verdict.wait_us - one.horizon_us / 2) / 1e6)
+                self._tokens_at = self._clock.monotonic() + again
         self._held_back = bool(keep)
         if keep:
             self._waiting.extendleft(reversed(keep))
             self._again_in(again)
+            self._watch()
         await self._note()
 
     def _poll(self, *, denied: bool) -> float:
@@ -369,13 +400,14 @@ class Gate:
     def _start(self, owned: Owned, seconds: float) -> None:
         """Give an entry to the slots, now or in a moment."""
         self._waits_no_more(owned)
+        valid_from = self._clock.monotonic() + seconds
 
         def start() -> None:
             self._starting.pop(owned, None)
             if self._still_here(owned):
                 pool = self._pool
                 if pool.waiting + len(pool.running) >= pool.capacity:
-                    self._early[owned] = self._clock.monotonic()
+                    self._early[owned] = valid_from
                 pool.buffer([owned])
             else:
                 self._give_back(owned)

@@ -34,7 +34,7 @@ class Limit:
 
     - ``rate``, ``per``: entries start ``rate`` times per time, such as ``Limit(100, per="1s")``, at even distances.
     - ``burst``: how many of the starts may come at once after a time with fewer; default 1. Within any time t not
-      more than ``burst`` + ``rate`` times t entries start. A retry is a start as well.
+      more than ``burst`` entries start, and what ``rate`` allows in t and 20 ms. A retry is a start as well.
     - ``concurrent``: how many entries run at once, at most 1,000; without ``rate``.
     - ``by``: gives each key a limit of its own: the name of an attribute of the message, or a function of the message.
       A message whose key is None is not limited.

@@ -51,9 +51,11 @@ def _texts(kind: type) -> dict[str, str]:
     return found
 
 
-def _gauges() -> dict[str, str]:
-    progress = {k: v for k, v in _texts(ConsumerProgress).items() if k not in _NO_METRICS}
-    return {**progress, "loop_delay": _texts(Statistics)["loop_delay"]}
+_COUNTERS: Final = _texts(Counters)
+_GAUGES: Final = {
+    **{name: text for name, text in _texts(ConsumerProgress).items() if name not in _NO_METRICS},
+    "loop_delay": _texts(Statistics)["loop_delay"],
+}
 
 
 class _WorkerCollector:
@@ -69,7 +71,7 @@ class _WorkerCollector:
         for one in self._workers:
             up.add_metric([str(one.worker)], float(one.pid is not None and not one.problems))
         yield up
-        kinds = (_gauges(), GaugeMetricFamily), (_texts(Counters), CounterMetricFamily)
+        kinds = (_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)
         for texts, family_of in kinds:
             for name, text in texts.items():
                 metric = f"{name}_seconds" if name.endswith(("_age", "_delay")) else name

@@ -62,21 +62,25 @@ _FRAME = re.compile(r'File "(.*)", line (\d+) in (.*)')
 
 
 class PoolProcess:
-    """One pool process. The constructor starts it, and returns when it is ready. Raises `StartFailed`."""
+    """One pool process. The constructor starts it. Raises `StartFailed`."""
 
     def __init__(self, name: str, job: bytes) -> None:
         self.handled = 0
         self.closed = threading.Event()
+        self._name = name
         try:
             self._start(job)
         except OSError as error:
-            raise StartFailed(f"the pool process of {name} cannot be started: {error}") from error
+            raise _not_started(name, error) from error
+
+    def get_ready(self) -> None:
+        """Wait until it can handle messages. Raises `StartFailed`."""
         problem = self._received()
         if problem != b"":
             self.kill()
             why = f"it {death(self._status())}; what it has printed says why"
             raise StartFailed(
-                f"the pool process of {name} cannot start: {problem.decode() if problem else why}"
+                f"the pool process of {self._name} cannot start: {problem.decode() if problem else why}"
             )
 
     def _start(self, job: bytes) -> None:
@@ -156,6 +160,10 @@ class PoolProcess:
         self._status()
         self.close()
 
+    def abort(self) -> None:
+        """Kill the process. Whoever waits for it closes it."""
+        self._signal(signal.SIGKILL)
+
     def finish(self) -> None:
         """Let an idle process close its dependencies and end."""
         with suppress(OSError):
@@ -216,6 +224,8 @@ class ProcessPool:
         """Notified when a process is idle, a start has failed, or a delivery has ended."""
         self._starting = self._waiting = 0
         """How many processes are being started, and how many calls wait for one."""
+        self._new: set[PoolProcess] = set()
+        """Of the processes that are being started, those that run already."""
         self._failed: list[BaseException] = []
         self._idle: list[PoolProcess] = []
         self._runs: dict[Delivery, PoolProcess | None] = {}
@@ -224,7 +234,8 @@ class ProcessPool:
 
     def prepare(self) -> None:
         """Start the first process. Raises `StartFailed`."""
-        self._leave(PoolProcess(self._name, self._job))
+        with self._lock:
+            self._idle.append(self._wait_for_idle(None))
 
     def begin(self, delivery: Delivery) -> None:
         """Expect the call for a delivery."""
@@ -283,43 +294,60 @@ class ProcessPool:
             log.warning("an idle pool process of %s has ended", self._name)
             process.kill()
 
-    def _wait_for_idle(self, delivery: Delivery) -> PoolProcess:
+    def _wait_for_idle(self, delivery: Delivery | None) -> PoolProcess:
         """Wait until a process is idle, with the lock, and return it."""
         self._waiting += 1
         try:
             while True:
-                if delivery not in self._runs:
+                if self._closed or (delivery is not None and delivery not in self._runs):
                     raise PoolProcessDied(None)  # it has ended meanwhile, so no one gets this
                 if self._idle:
                     return self._idle.pop()
                 if self._failed:
                     raise self._failed.pop()
                 if self._starting < self._waiting:
-                    self._starting += 1
-                    threading.Thread(target=self._start, daemon=True).start()
+                    self._begin_to_start()
                 self._lock.wait()
         finally:
             self._waiting -= 1
             if not self._waiting:
-                self._failed.clear()  # these calls got another process
+                for failed in self._failed:
+                    log.warning("%s", failed)  # these calls got another process
+                self._failed.clear()
+
+    def _begin_to_start(self) -> None:
+        try:
+            threading.Thread(target=self._start, daemon=True).start()
+        except RuntimeError as error:
+            raise _not_started(self._name, error) from error
+        self._starting += 1
 
     def _start(self) -> None:
         """Start a process for a call that waits, in a thread that lives as long as the process: the kernel kills it at
         the end of the thread that has started it (PR_SET_PDEATHSIG)."""
-        process = None
+        process: PoolProcess | None = None
+        failed: BaseException | None = None
         try:
             process = PoolProcess(self._name, self._job)
-        except BaseException as error:
             with self._lock:
-                if self._waiting:
-                    self._failed.append(error)
-                else:
-                    log.warning("%s", error)
+                self._new.add(process)
+                if self._closed:
+                    process.abort()
+            process.get_ready()
+        except BaseException as error:
+            failed = error
         with self._lock:
             self._starting -= 1
-            self._lock.notify_all()
+            if process is not None:
+                self._new.discard(process)
+            if failed is None and process is not None:
+                self._leave(process)
+            elif failed is not None and self._waiting:
+                self._failed.append(failed)
+                self._lock.notify_all()
+            elif not self._closed:
+                log.warning("%s", failed)  # no call needs it any more
         if process is not None:
-            self._leave(process)
             process.closed.wait()
 
     def _leave(self, process: PoolProcess) -> None:
@@ -365,6 +393,9 @@ class ProcessPool:
         """End all processes: idle ones close their dependencies. Blocks."""
         with self._lock:
             self._closed = True
+            self._lock.notify_all()
+            for process in self._new:
+                process.abort()  # the worker's exit would wait for it
             idle, self._idle = self._idle, []
             busy = [one for one in self._runs.values() if one is not None]
         for process in idle:
@@ -374,6 +405,10 @@ class ProcessPool:
         end = time.monotonic() + CLOSING_SECONDS
         for process in idle:
             process.kill(max(0.0, end - time.monotonic()))
+
+
+def _not_started(name: str, error: Exception) -> StartFailed:
+    return StartFailed(f"the pool process of {name} cannot be started: {error}")
 
 
 def _packed_job(job: PooledHandler, consumer: Consumer) -> bytes:

@@ -25,7 +25,7 @@ from headwater.worker.declaration import Consumer
 from headwater.worker.fetch import Fetcher
 from headwater.worker.in_flight import InFlight
 from headwater.worker.lost_entries import Losses
-from headwater.worker.outcome import HandlerOutcome, Stopped
+from headwater.worker.outcome import NotReturned, Stopped
 from headwater.worker.owned import Owned, Stop
 from headwater.worker.pool import Pool
 from headwater.worker.waiting import Changes
@@ -62,7 +62,7 @@ class Stopping:
         pool: Pool,
         fetcher: Fetcher,
         accept: Callable[[Sequence[Delivered]], Awaitable[None]],
-        end: Callable[[Owned, HandlerOutcome], None],
+        end: Callable[[Owned, NotReturned], None],
         forgotten: Callable[[], Awaitable[None]],
         losses: Losses,
     ) -> None:
