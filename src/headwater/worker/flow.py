@@ -256,9 +256,8 @@ class Flow:
         if self._observe is not None:
             self._observe(owned)
         self.slow.began(owned)
-        message, outcome = self.executor.decode(owned)
-        if outcome is None:
-            outcome = await self.executor.call(message, owned)
+        message, wrong = self.executor.decode(owned)
+        outcome = await self.executor.call(message, owned) if wrong is None else wrong
         if isinstance(outcome, Returned):
             self.slow.ended(owned, returned=True)
             if self._watched:
