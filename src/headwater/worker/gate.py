@@ -129,15 +129,20 @@ class Gate:
         self._cursor = 0
         self._timer: Timer | None = None
         self._busy_timer: Timer | None = None
-        self._rates: RetryingClient | None = None
-        if self._limits.home != consumer.stream.name:
-            # A partition: its rates hold for the whole stream, in whose hash slot they are.
-            self._rates = RetryingClient(
-                f"limits of {consumer.stream.name}/{consumer.group}",
-                stream=self._limits.home,
-                clock=clock,
-                connections=connections,
-            )
+        self._rates = self._client_for_rates(connections)
+
+    def _client_for_rates(self, connections: SharedConnections) -> RetryingClient | None:
+        """Return the client for the rates of a partition, which hold for the whole stream, in whose hash slot they are;
+        None for a stream without partitions."""
+        stream, home = self._consumer.stream.name, self._limits.home
+        if home == stream:
+            return None
+        return RetryingClient(
+            f"limits of {stream}/{self._consumer.group}",
+            stream=home,
+            clock=self._clock,
+            connections=connections,
+        )
 
     def offer(self, entries: Sequence[Owned]) -> None:
         """Add entries that wait for a slot."""

@@ -161,7 +161,7 @@ class PoolProcess:
         self.close()
 
     def abort(self) -> None:
-        """Kill the process. Whoever waits for it closes it."""
+        """Kill the process. The thread that started it closes it."""
         self._signal(signal.SIGKILL)
 
     def finish(self) -> None:
