@@ -258,7 +258,7 @@ class Gate:
         late = [owned for owned, seconds in left.items() if seconds <= 0]
         if late:
             self._pool.hand_back(late)
-        if len(late) < len(waiting):
+        if len(late) < len(left):
             next_s = min(CHECK_SECONDS, *(seconds for seconds in left.values() if seconds > 0))
             self._busy_timer = call_upkeep(self._clock, next_s, self._look_busy)
 

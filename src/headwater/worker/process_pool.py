@@ -283,7 +283,7 @@ class ProcessPool:
         return reply
 
     def _take(self, delivery: Delivery) -> PoolProcess:
-        """Return an idle process. Start one if there is none, and wait for that one or another. Raises
+        """Return an idle process, or the first that becomes idle: a new one is started, and others may be faster. Raises
         `StartFailed`."""
         while True:
             with self._lock:
