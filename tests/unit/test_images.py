@@ -15,7 +15,7 @@ from headwater.engine.image import image_facts
 from headwater.engine.image_facts import GROUP_BYTES, IMAGE_KINDS
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.replay import KINDS, Replay
-from headwater.engine.sealing import HOT
+from headwater.engine.block_account import HOT
 from headwater.engine.stream import StoredStream
 from headwater.model import flat_words
 from tests.property.state import picture

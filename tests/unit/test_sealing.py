@@ -12,7 +12,8 @@ import pytest
 from headwater import limits
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace import Keyspace
-from headwater.engine.sealing import HOT, KEPT, Sealing
+from headwater.engine.block_account import HOT, KEPT
+from headwater.engine.sealing import Sealing
 from headwater.engine.stream import StoredStream
 from tests.unit.keyspaces import keyspace_of
 

@@ -11,7 +11,8 @@ from headwater.engine.entry_block import EntryBlock
 from headwater.engine.entry_fields import elements
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.sealed_block import SealedBlock, marks_of, offsets_in
-from headwater.engine.sealing import SEALED, Sealing
+from headwater.engine.block_account import SEALED
+from headwater.engine.sealing import Sealing
 
 
 def block_faults(block: EntryBlock) -> Iterator[str]:

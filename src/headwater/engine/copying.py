@@ -15,16 +15,16 @@ from headwater.engine.group import ConsumerGroup
 from headwater.engine.stream import StoredStream
 
 if TYPE_CHECKING:
-    from headwater.engine.database import Database
     from headwater.engine.facts import FactBuffer
     from headwater.engine.keyspace_state import KeyspaceState
+    from headwater.engine.signals import KeySignals
 
 PREFIX_BYTES = 256
 """Free bytes in front of facts that `adopt_facts` takes over, for the header of their record group."""
 
 
 def copy_stream(
-    source: StoredStream, db: Database, key: bytes, sid: int, gids: dict[int, int]
+    source: StoredStream, db: KeySignals, key: bytes, sid: int, gids: dict[int, int]
 ) -> StoredStream:
     """Return a copy of ``source`` for ``key`` of ``db``. It is registered with the keyspace already.
 
@@ -41,7 +41,7 @@ def copy_stream(
     return made
 
 
-def adopt_stream(stream: StoredStream, db: Database, key: bytes, *, now_ms: int) -> None:
+def adopt_stream(stream: StoredStream, db: KeySignals, key: bytes, *, now_ms: int) -> None:
     """Make a stream that was built in another keyspace the one at ``key`` of ``db``. Its number and those of
     its groups must be unused in this keyspace, and its builder must not use the stream any longer. ``now_ms``
     is the time of the record group."""

@@ -1,6 +1,6 @@
 cimport cython
-from headwater.engine.keyspace_state cimport KeyspaceState
 from headwater.engine.memory_account cimport text_bytes
+from headwater.engine.signals cimport KeySignals
 from headwater.engine.value_account cimport ValueAccount
 from headwater.memory_c cimport splice
 
@@ -8,9 +8,7 @@ cdef Py_ssize_t UNCOUNTED
 
 
 @cython.final
-cdef class Database:
-    cdef public KeyspaceState keyspace
-    cdef public Py_ssize_t index
+cdef class Database(KeySignals):
     cdef public dict values
     cdef public object order
     cdef public dict expiries
@@ -20,15 +18,11 @@ cdef class Database:
     cdef public Py_ssize_t used_bytes
     cdef public bytes newest
     cdef public ValueAccount account
-    cdef public dict awaited
-    cdef public dict watched
 
     cpdef lookup(self, bytes key, long long now_ms)
     cpdef use(self, bytes key, value, long long now_ms)
     cpdef set_string(self, bytes key, bytes value)
     cpdef write_string(self, bytes key, Py_ssize_t at, bytes part)
-    cpdef signal(self, bytes key)
-    cpdef touch(self, bytes key)
     cpdef rename(self, bytes key, Database target, bytes name)
     cpdef copy(self, bytes key, Database target, bytes name, sid, gids)
     cdef _place(self, bytes key, value, bint new, Py_ssize_t size)

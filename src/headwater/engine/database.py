@@ -28,6 +28,7 @@ from headwater.engine.copying import adopt_facts, adopt_stream, copy_stream
 from headwater.engine.key_order import KeyOrder
 from headwater.engine.keyspace_state import KeyspaceState
 from headwater.engine.memory_account import text_bytes
+from headwater.engine.signals import KeySignals
 from headwater.engine.stream import StoredStream
 from headwater.engine.value_account import (
     UNCOUNTED,
@@ -74,12 +75,11 @@ def _rest_of(value: deque[bytes], rest: int, left: bool) -> deque[bytes]:
     return kept
 
 
-class Database:
+class Database(KeySignals):
     """Keys and their values. Created by `Keyspace`."""
 
     def __init__(self, keyspace: KeyspaceState, index: int) -> None:
-        self.keyspace = keyspace
-        self.index = index
+        KeySignals.__init__(self, keyspace, index)
         self.values: dict[bytes, Value] = {}
         self.order = KeyOrder(self.values)
         self.expiries: dict[bytes, int] = {}
@@ -93,10 +93,6 @@ class Database:
         self.newest = b""
         """The key that was added last: the object that ``values`` has."""
         self.account = ValueAccount(keyspace.memory)
-        self.awaited: dict[bytes, None] = {}
-        """Keys that blocked clients wait for, ordered by the first wait. Maintained by the server."""
-        self.watched: dict[bytes, None] = {}
-        """Keys that clients watch, ordered by the first WATCH. Maintained by the server."""
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -151,18 +147,6 @@ class Database:
 
     def _over(self, key: bytes, now_ms: int) -> bool:
         return self.expiries.get(key, now_ms + 1) <= now_ms
-
-    # --- what clients wait for and watch --------------------------------------------------------
-
-    def signal(self, key: bytes) -> None:
-        """Report a change of ``key`` that may end a wait."""
-        if self.awaited and key in self.awaited:
-            self.keyspace.signalled[self.index, key] = None
-
-    def touch(self, key: bytes) -> None:
-        """Report a modification of ``key`` in the sense of WATCH."""
-        if self.watched and key in self.watched:
-            self.keyspace.touched[self.index, key] = None
 
     def use(self, key: bytes, value: Value, now_ms: int) -> None:
         """Set the time of last use of ``key``, whose value is ``value``. Writes no fact: idle times start

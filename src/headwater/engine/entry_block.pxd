@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
+from headwater.engine.block_account cimport BlockAccount
 from headwater.engine.sealed_block cimport SealedBlock, offsets_in, start_in, unpacked_ids
-from headwater.engine.sealing cimport Sealing
 from headwater.memory_c cimport (
     cut, offset_at, reserve, u64, word_at,
 )
@@ -29,7 +29,7 @@ cdef class EntryBlock:
     cdef public Py_ssize_t live
     cdef public Py_ssize_t head
     cdef public Py_ssize_t dead_bytes
-    cdef public Sealing sealing
+    cdef public BlockAccount sealing
     cdef public SealedBlock packed
     cdef public Py_ssize_t booked
     cdef public int books

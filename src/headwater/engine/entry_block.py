@@ -29,8 +29,8 @@ from array import array
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from headwater.engine.block_account import HOT, KEPT, SEALED, BlockAccount
 from headwater.engine.sealed_block import SealedBlock, offsets_in, start_in, unpacked_ids
-from headwater.engine.sealing import HOT, KEPT, SEALED, Sealing
 from headwater.memory import Text
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ _NO_OFFSETS: array[int] = array("I")
 class EntryBlock:
     """See the diagram above. ``live`` is the number of live entries, ``dead_bytes`` the number of bytes of
     all others while the block is not sealed. ``room`` is the length up to which ``data`` may grow before
-    `widen` must be called; 0 if nothing may be appended. ``books`` is the account of the block in `Sealing`,
+    `widen` must be called; 0 if nothing may be appended. ``books`` is the account of the block in `BlockAccount`,
     ``booked`` the number of bytes for which it is accounted there. ``origin`` is the number of the stream to
     which it was added."""
 
-    def __init__(self, sealing: Sealing, origin: int = 0) -> None:
+    def __init__(self, sealing: BlockAccount, origin: int = 0) -> None:
         self.sealing = sealing
         self.origin = origin
         self.data = bytearray()
@@ -290,7 +290,7 @@ class EntryBlock:
             made._note_unstored()
         return made  # ``shared`` is False
 
-    def adopt(self, sealing: Sealing) -> None:
+    def adopt(self, sealing: BlockAccount) -> None:
         """Move the block to the accounts of another store, as part of one of its streams."""
         books, size = self.books, self.booked
         self._move(books, 0)

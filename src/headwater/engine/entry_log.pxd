@@ -2,7 +2,7 @@ cimport cython
 from cpython cimport array
 from headwater.engine.entry_block cimport EntryBlock, Span
 from headwater.engine.sealed_block cimport SealedBlock
-from headwater.engine.sealing cimport Sealing
+from headwater.engine.block_account cimport BlockAccount
 from headwater.memory_c cimport (
     append_entry, offset_at, prefetch_bytes_end, prefetch_end, push_id, push_offset, u32, u64,
     word_at,
@@ -17,7 +17,7 @@ cdef class EntryLog:
     cdef public list blocks
     cdef EntryBlock _tail
     cdef public Py_ssize_t length
-    cdef public Sealing sealing
+    cdef public BlockAccount sealing
     cdef public long long sid
 
     @cython.locals(block=EntryBlock)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headwater.engine.entry_block import EntryBlock, Span
 from headwater.engine.sealed_block import SealedBlock
-from headwater.engine.sealing import Sealing
+from headwater.engine.block_account import BlockAccount
 from headwater.memory import ENTRY_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class EntryLog:
     b'*2\\r\\n$3\\r\\n5-0\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb\\r\\n'
     """
 
-    def __init__(self, sealing: Sealing | None = None, sid: int = 0) -> None:
+    def __init__(self, sealing: BlockAccount | None = None, sid: int = 0) -> None:
         self.sid = sid
         """The number of the stream."""
         self.blocks: list[EntryBlock] = []
         self._tail: EntryBlock | None = None
         """The last block, or None if it has to be looked up."""
         self.length = 0
-        self.sealing = sealing if sealing is not None else Sealing()
+        self.sealing = sealing if sealing is not None else BlockAccount()
 
     def copy(self, sid: int = 0) -> EntryLog:
         """Return a log of stream number ``sid`` with the same entries, in the same blocks (rule 4)."""
@@ -74,7 +74,7 @@ class EntryLog:
         """The approximate number of bytes of the entries."""
         return len(self.blocks) * self.sealing.block_bytes
 
-    def adopt(self, sealing: Sealing) -> None:
+    def adopt(self, sealing: BlockAccount) -> None:
         """Move the log, with every block, to another store."""
         self.sealing = sealing
         for block in self.blocks:

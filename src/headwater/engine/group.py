@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from headwater.engine.consumer import GroupConsumer
 from headwater.engine.delivery_order import DeliveryOrder
 from headwater.engine.entry_block import Span
+from headwater.engine.history import EntryHistory
 from headwater.engine.memory_account import (
     CONSUMER_BYTES,
     DELAYED_BYTES,
@@ -36,7 +37,6 @@ from headwater.model import UNKNOWN, flat_words
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
-    from headwater.engine.stream import StoredStream
 else:
     try:
         import cython
@@ -52,7 +52,7 @@ class ConsumerGroup:
 
     def __init__(
         self,
-        stream: StoredStream,
+        stream: EntryHistory,
         name: bytes,
         gid: int,
         last_id: tuple[int, int],

@@ -26,7 +26,7 @@ from headwater.engine.image_facts import GROUP_BYTES, ImageFacts
 from headwater.engine.keyspace import Keyspace
 from headwater.engine.nodes import NodeIndex
 from headwater.engine.sealed_block import body_of, marks_of
-from headwater.engine.sealing import HOT
+from headwater.engine.block_account import HOT
 from headwater.engine.stream import StoredStream
 
 T = TypeVar("T")

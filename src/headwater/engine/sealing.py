@@ -24,19 +24,17 @@ Rule 6. A block that is sealed and not stored is in ``unstored`` if the store ha
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
-from headwater import limits
-from headwater.engine.blobs import Blob, BlobSource, SegmentUse
-from headwater.engine.bodies import Bodies
+from headwater.engine.blobs import Blob, BlobSource
+from headwater.engine.block_account import HOT, NO_BOUND, BlockAccount
 from headwater.engine.codecs import NONE, Codec
+from headwater.engine.entry_block import EntryBlock
 from headwater.engine.sealed_block import SealedBlock, body_of, marks_of
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
-    from headwater.engine.entry_block import EntryBlock
 else:
     try:
         import cython
@@ -45,11 +43,6 @@ else:
 
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.memory import word_at
-
-KEPT, HOT, SEALED = 0, 1, 2
-"""The account of a block: never sealed, to be sealed, sealed."""
-
-NO_BOUND = 2**62
 
 _LOOKS = 64
 """Maximum number of blocks that one call of `choose` examines."""
@@ -97,42 +90,15 @@ def compressed(job: CompressionJob, codec: Codec) -> tuple[str, bytes]:
     return codec.name, wire
 
 
-class Sealing:
-    """Accounts for the blocks of a store. Seals nothing until `configure` is called.
+class Sealing(BlockAccount):
+    """Chooses blocks of a store. Seals nothing until `configure` is called.
 
     >>> Sealing().due()
     False
     """
 
     def __init__(self) -> None:
-        self.block_bytes = limits.BLOCK_MAX_BYTES
-        self.least = limits.SEALED_LEAST_BYTES
-        self.most = limits.SEALED_MOST_BYTES
-        self.lag = limits.SEALING_LAG_BYTES
-        self.budget = NO_BOUND
-        """Number of bytes of blocks that may stay uncompressed. `NO_BOUND` seals nothing."""
-        self.hot_bytes = 0
-        """Size of blocks that are to be sealed when their turn comes, including those in jobs."""
-        self.kept_bytes = 0
-        """Size of blocks that are never sealed (rule 4)."""
-        self.sealed_bytes = 0
-        """Size of sealed blocks."""
-        self.sealed_size = 0
-        """Size of their entries before compression."""
-        self.sealed_count = 0
-        """How many blocks were ever sealed, or stored without that."""
-        self.stored_count = 0
-        """How many blocks were ever stored. 0: no block is on disk."""
-        self.stored_size = 0
-        """Size of the entries of stored blocks before compression. Part of ``sealed_size``."""
-        self.codec = NONE
-        self.order: deque[tuple[ref[EntryBlock], bool]] = deque()
-        """Coldest first; True if the block was skipped once (rule 3)."""
-        self.storing = False
-        """Whether blocks are to be stored. Set by `store_in`; False while the disk does not accept any."""
-        self.unstored: deque[ref[EntryBlock]] = deque()
-        self.bodies = Bodies()
-        self.use = SegmentUse()
+        BlockAccount.__init__(self)
         self._asked = NO_BOUND
         self._in_jobs = 0
 
@@ -169,23 +135,6 @@ class Sealing:
         """Return the memory of all entries, with the blocks that are open for reading."""
         opened: int = self.bodies.open_bytes()
         return self.hot_bytes + self.kept_bytes + self.sealed_bytes + opened
-
-    def book(self, books: int, size: int) -> None:
-        """Add ``size``, which may be negative, to one of the accounts."""
-        if books == HOT:
-            self.hot_bytes += size
-        elif books == KEPT:
-            self.kept_bytes += size
-        else:
-            self.sealed_bytes += size
-
-    def enqueue(self, block: EntryBlock) -> None:
-        """Make ``block`` available for sealing, as the warmest one."""
-        self.order.append((ref(block), False))
-
-    def enqueue_coldest(self, block: EntryBlock) -> None:
-        """Make ``block``, whose turn had come before, available for sealing as the coldest one."""
-        self.order.appendleft((ref(block), True))
 
     # --- sealing --------------------------------------------------------------------------------
 

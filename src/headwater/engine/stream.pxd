@@ -1,9 +1,7 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.database cimport Database
-from headwater.engine.entry_log cimport EntryLog
 from headwater.engine.facts cimport FactBuffer
-from headwater.engine.keyspace_state cimport KeyspaceState
+from headwater.engine.history cimport EntryHistory
 from headwater.engine.nodes cimport NodeIndex
 from headwater.memory_c cimport offset_at, u64, word_at
 
@@ -11,18 +9,8 @@ cdef long long MAX_ENTRIES_COUNT
 
 
 @cython.final
-cdef class StoredStream:
-    cdef public KeyspaceState keyspace
-    cdef public Database db
-    cdef public bytes key
-    cdef public Py_ssize_t sid
-    cdef public EntryLog log
+cdef class StoredStream(EntryHistory):
     cdef public NodeIndex nodes
-    cdef public u64 last_ms
-    cdef public u64 last_seq
-    cdef public tuple max_deleted_id
-    cdef public tuple max_trimmed_id
-    cdef public long long entries_added
     cdef public dict groups
     cdef public long long used_ms
     cdef public object idempotency

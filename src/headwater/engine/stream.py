@@ -1,12 +1,7 @@
-"""A stream: its entries, its counters, its groups.
+"""A stream: its entries with their counters, its groups, its producers.
 
-Rule 1. Only XSETID can lower ``last_id``. Every id ever appended is at most ``last_id``.
-Rule 2. ``entries_added`` counts all entries ever appended. ``max_deleted_id`` is the greatest id that was
-        deleted by XDEL or a similar command. Trimming changes neither.
-Rule 3. An empty stream still exists. It is removed only with its key.
-Rule 4. ``max_trimmed_id`` is at least the id of every trimmed entry, and pending lists mark the blocks that
-        may contain a deleted one. A scan for idle entries can therefore skip the check whether an
-        entry still exists (XAUTOCLAIM, commands/xclaim.py).
+Rule 1. An empty stream still exists. It is removed only with its key.
+Rule 2. history.py has the rules of its counters.
 
 Methods from `append` on are mutators: they make no choices, and write one fact each.
 """
@@ -17,18 +12,17 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headwater.engine.entry_log import EntryLog
 from headwater.engine.group import ConsumerGroup
+from headwater.engine.history import EntryHistory
 from headwater.engine.idempotency import Idempotency
 from headwater.engine.keyspace_state import KeyspaceState
 from headwater.engine.nodes import NodeIndex
+from headwater.engine.signals import KeySignals
 from headwater.engine.storing import StoredRecord, apply_record, encode_record
 from headwater.limits import MAX_ENTRIES_COUNT, SMALL_GARBAGE
-from headwater.model import UNKNOWN
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
-    from headwater.engine.database import Database
 else:
     try:
         import cython
@@ -39,20 +33,12 @@ if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.memory import offset_at, word_at
 
 
-class StoredStream:
+class StoredStream(EntryHistory):
     """One stream. Facts refer to it by ``sid``. ``db`` and ``key`` are its current place."""
 
-    def __init__(self, keyspace: KeyspaceState, db: Database, key: bytes, sid: int) -> None:
-        self.keyspace = keyspace
-        self.db = db
-        self.key = key
-        self.sid = sid
-        self.log = EntryLog(keyspace.sealing, sid)
+    def __init__(self, keyspace: KeyspaceState, db: KeySignals, key: bytes, sid: int) -> None:
+        EntryHistory.__init__(self, keyspace, db, key, sid)
         self.nodes = NodeIndex(keyspace.weighing)
-        self.last_ms = self.last_seq = 0
-        self.max_deleted_id = (0, 0)
-        self.max_trimmed_id = (0, 0)
-        self.entries_added = 0
         self.groups: dict[bytes, ConsumerGroup] = {}
         self.used_ms = 0
         """When a command last used the stream, in steady ms. Not a fact: 0 after a restart."""
@@ -60,51 +46,9 @@ class StoredStream:
 
     # --- reading --------------------------------------------------------------------------------
 
-    @property
-    def length(self) -> int:
-        return self.log.length
-
-    @property
-    def last_id(self) -> tuple[int, int]:
-        """The greatest id that was ever appended, or the one set by XSETID."""
-        return self.last_ms, self.last_seq
-
-    @last_id.setter
-    def last_id(self, entry_id: tuple[int, int]) -> None:
-        self.last_ms, self.last_seq = entry_id
-
     def sorted_groups(self) -> list[ConsumerGroup]:
         """Return the groups in byte order of their names, the order of Redis."""
         return [self.groups[name] for name in sorted(self.groups)]
-
-    def has_tombstone_from(self, ms: int, seq: int) -> bool:
-        """Whether an entry at or after ``ms-seq`` was deleted by id (Redis: streamRangeHasTombstones)."""
-        if self.log.length == 0 or self.max_deleted_id == (0, 0):
-            return False
-        return (ms, seq) <= self.max_deleted_id
-
-    def entries_read_at(self, id: tuple[int, int]) -> int:
-        """Return how many entries were added up to and including ``id``, or `UNKNOWN`.
-
-        Source: Redis, streamEstimateDistanceFromFirstEverEntry.
-        """
-        if self.entries_added == 0:
-            return 0
-        if self.log.length == 0 and id <= self.last_id:
-            return self.entries_added
-        if id != (0, 0) and id < self.max_deleted_id:
-            return UNKNOWN
-        if id == self.last_id:
-            return self.entries_added
-        if id > self.last_id:
-            return UNKNOWN
-        first = self.log.first()
-        if self.max_deleted_id == (0, 0) or self.max_deleted_id < first:
-            if id < first:
-                return self.entries_added - self.log.length
-            if id == first:
-                return self.entries_added - self.log.length + 1
-        return UNKNOWN
 
     def referenced(self, id: tuple[int, int]) -> bool:
         """Whether a group has not read ``id`` yet or has it pending. XDELEX ACKED and XACKDEL ACKED keep it
