@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from random import Random
 
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.journal.blobs import BlobHead
 from headwater.journal.files import Files
 from headwater.journal.segment_reader import SegmentReader

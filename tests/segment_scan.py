@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.errors import JournalDamaged
 from headwater.journal.blobs import HEAD_BYTES, MARK, BlobHead, FoundHead, find_head
 from headwater.journal.files import Files

@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 from headwater import limits
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
+from headwater.engine.bodies.codecs import make_codec
 from headwater.engine.check import broken_invariants
-from headwater.engine.codecs import make_codec
-from headwater.engine.entry_block import EntryBlock
-from headwater.engine.entry_log import EntryLog
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.sealing import CompressionJob, compressed
-from headwater.engine.stream import StoredStream
+from headwater.engine.entries.entry_block import EntryBlock
+from headwater.engine.entries.entry_log import EntryLog
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
+from headwater.engine.tier.sealing import CompressionJob, compressed
 from headwater.errors import JournalDamaged
 from tests.unit.keyspaces import keyspace_of
 

@@ -24,8 +24,8 @@ import pytest
 from headwater import limits
 from headwater.commands.table import BY_FULL_NAME
 from headwater.config.config import Config
-from headwater.engine import pending
 from headwater.engine.check import broken_invariants
+from headwater.engine.groups import pending
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Reply

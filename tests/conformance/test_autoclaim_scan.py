@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwater.engine import pending
 from headwater.engine.check import broken_invariants
+from headwater.engine.groups import pending
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Reply
 

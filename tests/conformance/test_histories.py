@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from headwater.engine import pending
 from headwater.engine.check import broken_invariants
+from headwater.engine.groups import pending
 from headwater.testing.replies import Reply
 from tests.blocks import tiny_blocks
 from tests.conformance import differences

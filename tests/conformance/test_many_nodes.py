@@ -1,4 +1,4 @@
-"""Trims and deletions in streams of many nodes, most of which are packed (engine/packed_nodes.py)."""
+"""Trims and deletions in streams of many nodes, most of which are packed (engine/redis_nodes/packed_nodes.py)."""
 
 from __future__ import annotations
 

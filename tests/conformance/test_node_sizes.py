@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from headwater.engine.nodes import NodeIndex
+from headwater.engine.redis_nodes.nodes import NodeIndex
 from tests.conformance.endpoints import RESET, Connection
 from tests.peers import Peer
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from headwater.config.config import Config
-from headwater.engine.facts import FactBuffer
+from headwater.engine.facts.facts import FactBuffer
 from headwater.journal.batches import groups_of
 from headwater.journal.flusher import Flusher
 from headwater.journal.journal import Journal

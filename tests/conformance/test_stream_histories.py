@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from headwater.engine import pending
+from headwater.engine.groups import pending
 from headwater.testing.node import request
 from tests.blocks import tiny_blocks
 from tests.conformance.agreement import first_unlike

@@ -22,8 +22,8 @@ from typing import Any, Final
 import pytest
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import JournalDamaged, StoreUnusable
 from headwater.journal.names import number_of
 from headwater.journal.records import FILE_HEADER_BYTES, file_key, read_groups

@@ -24,9 +24,9 @@ from typing import Any
 import pytest
 
 from headwater.config.config import Config
-from headwater.engine.facts import FactBuffer
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import Replay
+from headwater.engine.facts.facts import FactBuffer
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import Replay
 from headwater.journal.batches import groups_of
 from headwater.journal.images import read_image
 from headwater.journal.journal import Journal

@@ -17,7 +17,7 @@ import errno
 from random import Random
 
 from headwater.config.storage import FsyncPolicy
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import NodePoisoned, StoreUnusable
 from headwater.journal.journal import Journal
 from headwater.journal.rotation import Rotation

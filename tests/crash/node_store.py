@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 from headwater.config.config import Config
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import HeadwaterError
 from headwater.journal.journal import Journal
 from headwater.journal.rotation import Rotation

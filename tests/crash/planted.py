@@ -62,7 +62,7 @@ FAULTS: dict[str, Fault] = {
         "CLAIM",
     ),
     "owner ignored": Fault(
-        "engine/group.py",
+        "engine/groups/group.py",
         "at >= 0 and self.pel.owner(at) == consumer.cid",
         "at >= 0",
         "model",
@@ -146,7 +146,7 @@ FAULTS: dict[str, Fault] = {
         "a false alarm",
     ),
     "delivery count not persisted": Fault(
-        "engine/group.py",
+        "engine/groups/group.py",
         "        self.facts.owned(self.gid, cid, seen_time, active_time, records)\n",
         "        for base in range(3, len(records), 4):\n"
         "            records[base] = 1\n"

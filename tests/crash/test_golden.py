@@ -9,8 +9,8 @@ import pytest
 
 from headwater.client.sync.connect import connect
 from headwater.config.config import Config
-from headwater.engine import replay
-from headwater.engine.image_facts import IMAGE_KINDS
+from headwater.engine.image.image_facts import IMAGE_KINDS
+from headwater.engine.replay import replay
 from headwater.server.opening import open_node
 from tests.crash.golden_history import kinds_in, loaded, state_of
 

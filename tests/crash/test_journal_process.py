@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.journal.files import DiskFiles
 from headwater.persistence.replaying import log_recovery
 from tests.alarms import listening

@@ -18,10 +18,10 @@ from typing import ClassVar
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from headwater.engine import pending
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import apply
+from headwater.engine.groups import pending
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import apply
 from headwater.testing.node import LocalStore, Word
 from headwater.testing.replies import Reply, Simple
 from tests.blocks import tiny_blocks

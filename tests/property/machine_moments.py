@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import StoreUnusable
 from headwater.journal.files import DiskFiles
 from headwater.journal.journal import Journal

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.idempotency import Idempotency
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.pending import NOBODY, NOWHERE
-from headwater.engine.stream import StoredStream
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.groups.pending import NOBODY, NOWHERE
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.idempotency import Idempotency
+from headwater.engine.streams.stream import StoredStream
 from headwater.testing.replies import Nil
 from tests.property import model
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.engine.database import Value
-from headwater.engine.facts import FactBuffer
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.image import image_facts
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import Replay, apply
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import FactBuffer
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.image.image import image_facts
+from headwater.engine.keyspace.database import Value
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import Replay, apply
+from headwater.engine.streams.stream import StoredStream
 from tests.property.model import GREATEST, LEAST
 
 Picture = dict[str, Any]

@@ -13,17 +13,17 @@ import pytest
 
 from headwater.commands.call import Call
 from headwater.commands.dispatch import find_command
-from headwater.engine.blobs import BlobPlace
-from headwater.engine.bodies import Opened
+from headwater.engine.bodies.blobs import BlobPlace
+from headwater.engine.bodies.bodies import Opened
+from headwater.engine.bodies.codecs import make_codec
+from headwater.engine.bodies.sealed_block import ColdBlocks
 from headwater.engine.check import broken_invariants
-from headwater.engine.codecs import make_codec
-from headwater.engine.facts import FactBuffer
-from headwater.engine.image import image_facts
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import Replay
-from headwater.engine.sealed_block import ColdBlocks
-from headwater.engine.sealing import CompressionJob
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import FactBuffer
+from headwater.engine.image.image import image_facts
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import Replay
+from headwater.engine.streams.stream import StoredStream
+from headwater.engine.tier.sealing import CompressionJob
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter

@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from headwater.engine import pending
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import apply
+from headwater.engine.groups import pending
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import apply
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 from tests.blocks import tiny_blocks

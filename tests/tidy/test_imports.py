@@ -175,7 +175,11 @@ def test_a_server_starts_without_the_parser_of_the_command_line() -> None:
 )
 def test_a_client_of_a_server_loads_no_store(program: str) -> None:
     # Given a program that connects to a server, as each process of a Spark query does
-    store = ("headwater.engine.keyspace", "headwater.journal.journal", "headwater.server.turn.node")
+    store = (
+        "headwater.engine.keyspace.keyspace",
+        "headwater.journal.journal",
+        "headwater.server.turn.node",
+    )
     # Then it has not loaded what opens a store in its process, which takes 80 ms
     assert loaded_by(program, store) == []
     opens = "import headwater; headwater.connect('headwater://memory').close()"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headwater.engine.database import Database
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.keyspace.database import Database
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 
 
 def keyspace_of(part: Database | StoredStream | ConsumerGroup) -> Keyspace:

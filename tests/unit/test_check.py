@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.engine import entry_log
 from headwater.engine.check import broken_invariants
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.entries import entry_log
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from headwater.model import flat_words
 from tests.unit.keyspaces import keyspace_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.bodies import place_of
+from headwater.engine.bodies.bodies import place_of
 from headwater.engine.check import broken_invariants
 from headwater.journal.segments import segment_name
 from headwater.testing.node import LocalStore

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.engine import pending
-from headwater.engine.delivery_order import DeliveryOrder
-from headwater.engine.pending import NOBODY, NOWHERE, PendingList
+from headwater.engine.groups import pending
+from headwater.engine.groups.delivery_order import DeliveryOrder
+from headwater.engine.groups.pending import NOBODY, NOWHERE, PendingList
 
 ID = tuple[int, int]
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.entry_log import EntryLog
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.entries.entry_log import EntryLog
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from tests.blocks import tiny_blocks
 from tests.unit.keyspaces import keyspace_of
 

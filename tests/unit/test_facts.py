@@ -7,16 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.engine import facts, replay
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
-from headwater.engine.database import Database
-from headwater.engine.facts import FactBuffer
-from headwater.engine.idempotency import Idempotency
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import apply
-from headwater.engine.storing import StoredRecord
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts import facts
+from headwater.engine.facts.facts import FactBuffer
+from headwater.engine.keyspace.database import Database
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay import replay
+from headwater.engine.replay.replay import apply
+from headwater.engine.streams.idempotency import Idempotency
+from headwater.engine.streams.stream import StoredStream
+from headwater.engine.tier.storing import StoredRecord
 from headwater.model import flat_words
 from tests.property.state import picture
 from tests.unit.keyspaces import keyspace_of

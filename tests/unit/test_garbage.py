@@ -8,9 +8,9 @@ from collections import deque
 
 import pytest
 
-from headwater.engine.garbage import free
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.keyspace.garbage import free
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from headwater.limits import SMALL_GARBAGE
 from headwater.model import flat_words
 from headwater.testing.node import LocalStore

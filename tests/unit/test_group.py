@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.consumer import NEVER, GroupConsumer
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.pending import NOWHERE
-from headwater.engine.stream import StoredStream
+from headwater.engine.groups.consumer import NEVER, GroupConsumer
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.groups.pending import NOWHERE
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from headwater.model import UNKNOWN, flat_words, id_pairs
 from tests.unit.keyspaces import keyspace_of
 

@@ -8,8 +8,8 @@ import pytest
 
 from headwater.commands.idempotency import content_hash
 from headwater.engine.check import broken_invariants
-from headwater.engine.idempotency import Idempotency
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.idempotency import Idempotency
 
 LATE = 2**40
 """A time after all ids in these tests. The window of an iid begins at the time of its entry's id."""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headwater.commands.idempotency import content_hash
-from headwater.engine import events
 from headwater.engine.check import broken_invariants
+from headwater.engine.keyspace.keyspace import events
 from headwater.server.services import timers
 from headwater.testing.clock import START_MS
 from headwater.testing.node import LocalClient, LocalStore

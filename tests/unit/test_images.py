@@ -7,16 +7,16 @@ from array import array
 import pytest
 
 from headwater import limits
-from headwater.engine import pending
+from headwater.engine.bodies.block_account import HOT
 from headwater.engine.check import broken_invariants
-from headwater.engine.facts import FactBuffer
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.image import image_facts
-from headwater.engine.image_facts import GROUP_BYTES, IMAGE_KINDS
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import KINDS, Replay
-from headwater.engine.block_account import HOT
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import FactBuffer
+from headwater.engine.groups import pending
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.image.image import image_facts
+from headwater.engine.image.image_facts import GROUP_BYTES, IMAGE_KINDS
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import KINDS, Replay
+from headwater.engine.streams.stream import StoredStream
 from headwater.model import flat_words
 from tests.property.state import picture
 from tests.stored import MemoryBlobs

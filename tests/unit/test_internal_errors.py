@@ -11,7 +11,7 @@ import pytest
 from headwater.commands.call import Call
 from headwater.commands.dispatch import find_command
 from headwater.engine.check import broken_invariants
-from headwater.engine.events import GENERIC
+from headwater.engine.keyspace.events import GENERIC
 from headwater.resp.arguments import Arguments
 from headwater.server.services import pubsub
 from headwater.server.services.faults import REST_S, fault_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.blobs import CHECKSUM_BYTES, BlobPlace
+from headwater.engine.bodies.blobs import CHECKSUM_BYTES, BlobPlace
 from headwater.journal import blobs
 from headwater.journal.blobs import (
     FIRST,

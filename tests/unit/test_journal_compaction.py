@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.journal.compaction import Compaction, compact, sparse_segments
 from headwater.journal.segment_reader import SegmentReader
 from headwater.journal.segments import segment_name, segment_numbers

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.journal.blobs import BlobDamaged
 from headwater.journal.segment_reader import SegmentReader
 from headwater.journal.segments import segment_name, segment_numbers

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.errors import JournalDamaged
 from headwater.journal.blobs import BlobDamaged
 from headwater.journal.files import DiskFiles

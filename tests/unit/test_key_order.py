@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.key_order import KeyOrder
+from headwater.engine.keyspace.key_order import KeyOrder
 
 keys = st.binary(max_size=2)
 changes = st.lists(st.tuples(st.booleans(), keys), max_size=10)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.database import NO_EXPIRY, Database
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.database import NO_EXPIRY, Database
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.model import flat_words
 from tests.unit.keyspaces import keyspace_of
 

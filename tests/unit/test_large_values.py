@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from headwater.engine.accounts.memory_account import container_bytes, text_bytes
+from headwater.engine.accounts.value_account import places_of
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.memory_account import container_bytes, text_bytes
-from headwater.engine.replay import apply
-from headwater.engine.value_account import places_of
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import apply
 from headwater.testing.node import LocalStore
 from tests.property.state import picture
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import pytest
 
 from headwater.config.config import Config
-from headwater.engine.garbage import free
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.memory_account import container_bytes, text_bytes
-from headwater.engine.memory_totals import account_faults, book_all, state_bytes
+from headwater.engine.accounts.memory_account import container_bytes, text_bytes
+from headwater.engine.keyspace.garbage import free
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.keyspace.memory_totals import account_faults, book_all, state_bytes
 from headwater.testing.node import LocalClient, LocalStore, Word
 
 SCENE = """

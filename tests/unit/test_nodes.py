@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.entry_fields import elements
-from headwater.engine.nodes import NodeIndex
-from headwater.engine.weights import element_bytes, integer_bytes
+from headwater.engine.accounts.weights import element_bytes, integer_bytes
+from headwater.engine.redis_nodes.entry_fields import elements
+from headwater.engine.redis_nodes.nodes import NodeIndex
 
 ID = tuple[int, int]
 

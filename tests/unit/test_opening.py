@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwater.config.config import Config
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import JournalDamaged
 from headwater.journal.files import DiskFiles
 from headwater.journal.journal import Journal

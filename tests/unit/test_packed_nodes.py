@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.memory_account import MemoryAccount
-from headwater.engine.node_runs import RUN_NODES
-from headwater.engine.nodes import NodeIndex, Weighing
+from headwater.engine.accounts.memory_account import MemoryAccount
+from headwater.engine.redis_nodes.node_runs import RUN_NODES
+from headwater.engine.redis_nodes.nodes import NodeIndex, Weighing
 
 NAMES = (b"$1\r\na\r\n", b"$2\r\nbb\r\n")
 

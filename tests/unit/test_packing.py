@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headwater.engine.sealed_block import SealedBlock, marks_of, start_in
+from headwater.engine.bodies.sealed_block import SealedBlock, marks_of, start_in
 from headwater.memory import append_entry
 from headwater.packing import find_packed, index_entries, pack_ids, unpack_ids
 

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from headwater import limits
-from headwater.engine.codecs import make_codec
-from headwater.engine.sealed_block import (
+from headwater.engine.bodies.codecs import make_codec
+from headwater.engine.bodies.sealed_block import (
     SealedBlock,
     body_of,
     marks_of,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.engine import pending
-from headwater.engine.pending import NOBODY, NOWHERE, PendingList
+from headwater.engine.groups import pending
+from headwater.engine.groups.pending import NOBODY, NOWHERE, PendingList
 from headwater.model import flat_words, id_pairs
 
 ID = tuple[int, int]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headwater.commands.globs import matches
 from headwater.config.clients import OutputLimit, OutputLimits
 from headwater.config.config import Config
-from headwater.engine.events import ALL, LETTERS, parse_classes, spell_classes
+from headwater.engine.keyspace.events import ALL, LETTERS, parse_classes, spell_classes
 from headwater.errors import CommandError
 from headwater.server.services.pubsub import PatternIndex
 from headwater.server.session.session import Session

@@ -9,12 +9,11 @@ from operator import mod
 
 import pytest
 
-from headwater.engine import events
 from headwater.engine.check import broken_invariants
-from headwater.engine.database import Database
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import apply
-from headwater.engine.stream import StoredStream
+from headwater.engine.keyspace.database import Database
+from headwater.engine.keyspace.keyspace import Keyspace, events
+from headwater.engine.replay.replay import apply
+from headwater.engine.streams.stream import StoredStream
 from headwater.limits import SMALL_GARBAGE
 from headwater.model import flat_words
 from tests.property.state import picture

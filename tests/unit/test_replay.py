@@ -7,9 +7,9 @@ from collections import deque
 
 import pytest
 
-from headwater.engine.facts import FactBuffer
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import Replay, apply
+from headwater.engine.facts.facts import FactBuffer
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import Replay, apply
 from tests.unit.test_facts import GOLDEN
 
 

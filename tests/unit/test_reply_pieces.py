@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.engine.bodies import place_of
+from headwater.engine.bodies.bodies import place_of
 from headwater.engine.check import broken_invariants
 from headwater.journal.segments import segment_name, segment_numbers
 from headwater.testing.node import LocalClient, LocalStore, Word, request

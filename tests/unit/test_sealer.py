@@ -11,9 +11,9 @@ import pytest
 
 from headwater import limits
 from headwater.config.config import Config
-from headwater.engine import codecs
+from headwater.engine.bodies.bodies import codecs
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.server.services import sealer as sealing_thread
 from headwater.server.services.sealer import SealingResult
 from headwater.testing.node import LocalClient, LocalStore

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from headwater import limits
+from headwater.engine.bodies.block_account import HOT, KEPT
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.block_account import HOT, KEPT
-from headwater.engine.sealing import Sealing
-from headwater.engine.stream import StoredStream
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
+from headwater.engine.tier.sealing import Sealing
 from tests.unit.keyspaces import keyspace_of
 
 BLOCK = 1024

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from headwater import limits
+from headwater.engine.bodies.codecs import make_codec
+from headwater.engine.bodies.sealed_block import ColdBlocks, SealedBlock
 from headwater.engine.check import broken_invariants
-from headwater.engine.codecs import make_codec
-from headwater.engine.image import image_facts
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.sealed_block import ColdBlocks, SealedBlock
-from headwater.engine.snapshot import StreamSnapshot
-from headwater.engine.stream import StoredStream
-from headwater.engine.warming import warm
+from headwater.engine.image.image import image_facts
+from headwater.engine.image.snapshot import StreamSnapshot
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
+from headwater.engine.tier.warming import warm
 from headwater.errors import JournalDamaged
 from tests.stored import MemoryBlobs, places, small_stored_blocks, store
 from tests.unit.keyspaces import keyspace_of

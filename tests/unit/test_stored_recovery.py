@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
-from headwater.engine.facts import FactBuffer
-from headwater.engine.image import image_facts
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import Replay, apply
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import FactBuffer
+from headwater.engine.image.image import image_facts
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import Replay, apply
+from headwater.engine.streams.stream import StoredStream
 from tests.property.state import picture
 from tests.stored import MemoryBlobs, places, small_stored_blocks, store, stored_blocks
 from tests.unit.keyspaces import keyspace_of

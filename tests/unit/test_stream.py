@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from headwater.model import UNKNOWN, flat_words
 from tests.unit.keyspaces import keyspace_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.server.services.watching import Watches
 from headwater.server.session.output import ClientMemory
 from headwater.server.session.watch import Watch

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.times import WallOffset
 from headwater.config.streams import StreamConfig
-from headwater.engine.database import Database, Value
-from headwater.engine.events import MISSED
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.keyspace.database import Database, Value
+from headwater.engine.keyspace.events import MISSED
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import MAX_ENTRY_BYTES
 from headwater.resp.arguments import Arguments
@@ -197,7 +197,7 @@ class Call:
         self.keyspace.dirty += changes
 
     def notify(self, kind: int, event: bytes, key: bytes, db: Database | None = None) -> None:
-        """Record a keyspace event for ``key``, of a class of `headwater.engine.events`; ``db`` is needed
+        """Record a keyspace event for ``key``, of a class of `headwater.engine.keyspace.events`; ``db`` is needed
         only if it is not the database of the call."""
         if self.keyspace.notified & kind:
             index = self.db.index if db is None else db.index

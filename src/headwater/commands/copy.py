@@ -10,10 +10,10 @@ from __future__ import annotations
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.databases import SAME_KEY, database_at
 from headwater.commands.keys import clear_expired, notify_overwritten
-from headwater.engine.database import Database
-from headwater.engine.events import GENERIC
-from headwater.engine.facts import HEADROOM
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.database import Database
+from headwater.engine.keyspace.events import GENERIC
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 
 _GID_PAIR_BYTES = 8

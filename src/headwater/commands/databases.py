@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.keys import clear_expired
-from headwater.engine.database import Database
-from headwater.engine.facts import HEADROOM
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.database import Database
 from headwater.errors import CommandError
 from headwater.limits import DATABASES
 from headwater.resp.arguments import Arguments

@@ -12,9 +12,9 @@ from headwater.commands.call import Call
 from headwater.commands.jobs import Job, carry_out, may_offload
 from headwater.commands.stream_images import image_of, retime
 from headwater.commands.times import WallOffset
-from headwater.engine.database import Value
-from headwater.engine.snapshot import StreamSnapshot
-from headwater.engine.stream import StoredStream
+from headwater.engine.image.snapshot import StreamSnapshot
+from headwater.engine.keyspace.database import Value
+from headwater.engine.streams.stream import StoredStream
 from headwater.limits import LARGE_VALUE_BYTES, LARGE_VALUE_PARTS
 from headwater.rdb.image import HashImage, Image, ListImage, SetImage
 from headwater.rdb.values import dump as write

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from headwater.commands.call import Call, shown
 from headwater.commands.keys import delete_key, seen
-from headwater.engine.database import NO_EXPIRY
-from headwater.engine.events import GENERIC
-from headwater.engine.facts import HEADROOM
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.database import NO_EXPIRY
+from headwater.engine.keyspace.events import GENERIC
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 

@@ -17,12 +17,12 @@ from types import (
     ModuleType,
 )
 
-from headwater.engine.blobs import SegmentUse
-from headwater.engine.database import Database
-from headwater.engine.facts import FactBuffer
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.nodes import Weighing
-from headwater.engine.sealing import Sealing
+from headwater.engine.bodies.blobs import SegmentUse
+from headwater.engine.facts.facts import FactBuffer
+from headwater.engine.keyspace.database import Database
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.redis_nodes.nodes import Weighing
+from headwater.engine.tier.sealing import Sealing
 
 DEFAULT_SAMPLES = 128
 """Elements of a container that are measured. Redis measures 5; blocks here differ more in size."""

@@ -2,11 +2,11 @@ cimport cython
 from cpython cimport array
 from headwater.commands.call cimport Call
 from headwater.commands.xread cimport NewEntries, ReadLimits, Share, entries_after
-from headwater.engine.delivery_order cimport DeliveryWalk
-from headwater.engine.entry_log cimport EntryLog
-from headwater.engine.consumer cimport GroupConsumer
-from headwater.engine.group cimport ConsumerGroup
-from headwater.engine.pending cimport PendingList
+from headwater.engine.groups.delivery_order cimport DeliveryWalk
+from headwater.engine.entries.entry_log cimport EntryLog
+from headwater.engine.groups.consumer cimport GroupConsumer
+from headwater.engine.groups.group cimport ConsumerGroup
+from headwater.engine.groups.pending cimport PendingList
 from headwater.memory_c cimport new_words, push_id, push_word, u64, word_at
 from headwater.resp.replies cimport ReplyWriter
 

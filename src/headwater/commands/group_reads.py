@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import Call
 from headwater.commands.xread import NewEntries, ReadLimits, Share, entries_after
-from headwater.engine.consumer import GroupConsumer
-from headwater.engine.entry_block import Span
-from headwater.engine.events import STREAM
-from headwater.engine.facts import HEADROOM
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.sealed_block import SealedBlock
+from headwater.engine.bodies.sealed_block import SealedBlock
+from headwater.engine.entries.entry_block import Span
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.groups.consumer import GroupConsumer
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.keyspace.events import STREAM
 from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
 from headwater.model import MAX_I64, id_after
 from headwater.resp.replies import ReplyWriter

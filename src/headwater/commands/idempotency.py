@@ -11,8 +11,8 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from headwater.commands.call import NO_SUCH_KEY, SYNTAX, Call
-from headwater.engine.facts import HEADROOM
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import MAX_ENTRIES_COUNT, MAX_IDMP_DURATION_S, MAX_IDMP_MAXSIZE
 from headwater.resp.arguments import Arguments

@@ -9,10 +9,10 @@ from collections import deque
 
 from headwater.commands.call import Call
 from headwater.commands.globs import literal, select
-from headwater.engine.database import Database, Value
-from headwater.engine.events import EXPIRED, GENERIC, OVERWRITTEN, TYPE_CHANGED
-from headwater.engine.facts import HEADROOM
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.database import Database, Value
+from headwater.engine.keyspace.events import EXPIRED, GENERIC, OVERWRITTEN, TYPE_CHANGED
+from headwater.engine.streams.stream import StoredStream
 
 
 def delete(call: Call) -> None:

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 
 from headwater.commands.call import Call
 from headwater.commands.help import write_lines
-from headwater.engine.database import Value
-from headwater.engine.keyspace import EMBEDDED_BYTES
-from headwater.engine.stream import StoredStream
-from headwater.engine.weights import LISTPACK_FRAME, element_bytes
+from headwater.engine.accounts.weights import LISTPACK_FRAME, element_bytes
+from headwater.engine.keyspace.database import Value
+from headwater.engine.keyspace.keyspace import EMBEDDED_BYTES
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.resp.arguments import parse_integer
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from headwater.commands.call import NO_SUCH_KEY, Call
 from headwater.commands.databases import SAME_KEY, database_at
 from headwater.commands.keys import clear_expired, notify_overwritten
-from headwater.engine.events import GENERIC
-from headwater.engine.facts import HEADROOM
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.events import GENERIC
 from headwater.errors import CommandError
 
 

@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.entry_block cimport EntryBlock, Span
-from headwater.engine.sealed_block cimport SealedBlock
+from headwater.engine.entries.entry_block cimport EntryBlock, Span
+from headwater.engine.bodies.sealed_block cimport SealedBlock
 from headwater.memory_c cimport offset_at
 from headwater.resp.replies cimport ReplyWriter
 

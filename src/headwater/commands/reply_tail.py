@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from headwater.engine.entry_block import EntryBlock, Span
-from headwater.engine.sealed_block import ColdBlocks
-from headwater.engine.warming import first_piece, stored_among, up_to
+from headwater.engine.bodies.sealed_block import ColdBlocks
+from headwater.engine.entries.entry_block import EntryBlock, Span
+from headwater.engine.tier.warming import first_piece, stored_among, up_to
 from headwater.resp.replies import ReplyWriter
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class ReplyTail:
         return not self._parts
 
     def _open(self, most_bytes: int) -> None:
-        """Hold open the blocks of the next piece (`headwater.engine.bodies.Bodies.hold`)."""
+        """Hold open the blocks of the next piece (`headwater.engine.bodies.bodies.Bodies.hold`)."""
         spans = first_piece(self._spans(), most_bytes)
         if not spans:
             return

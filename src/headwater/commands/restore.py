@@ -24,11 +24,11 @@ from headwater.commands.jobs import Job, carry_out, may_offload
 from headwater.commands.keys import notify_overwritten
 from headwater.commands.stream_images import Restoration, retime
 from headwater.commands.times import WallOffset
-from headwater.engine.copying import PREFIX_BYTES
-from headwater.engine.events import GENERIC
-from headwater.engine.facts import HEADROOM, FactBuffer
-from headwater.engine.garbage import FREED_AT_ONCE, dismantle, free
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.facts.facts import HEADROOM, FactBuffer
+from headwater.engine.keyspace.events import GENERIC
+from headwater.engine.keyspace.garbage import FREED_AT_ONCE, dismantle, free
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.copying import PREFIX_BYTES
 from headwater.errors import CommandError
 from headwater.limits import LARGE_PAYLOAD_BYTES, MAX_RECORD_GROUP_BYTES
 from headwater.rdb.errors import BadEnvelope, BadPayload

@@ -1,9 +1,9 @@
 """Streams for DUMP and RESTORE: a snapshot becomes an image, and mutators make a stream from an image.
 
-Rule 1. The nodes of an image are Redis's nodes (engine/nodes.py). A restored stream has the nodes of its
+Rule 1. The nodes of an image are Redis's nodes (engine/redis_nodes/nodes.py). A restored stream has the nodes of its
         payload, with the first ids, counts and sizes that Redis would show.
 Rule 2. Pending entries that the stream does not have, because they were trimmed or deleted, are recorded
-        as gone in a restored stream (engine/stream.py, rule 4).
+        as gone in a restored stream (engine/streams/stream.py, rule 4).
 Rule 3. Owned entries get their owners in the order of their delivery times, so that each is appended to
         the end of the delivery order, whatever the order of their ids.
 Rule 4. All of this is done in steps (headwater/steps.py), between which the thread lets the loop run.
@@ -16,11 +16,11 @@ from array import array
 from collections.abc import Callable, Collection, Iterator
 
 from headwater.commands.call import Call
-from headwater.engine.entry_fields import elements, take_fields
-from headwater.engine.facts import HEADROOM, ID_BYTES
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.snapshot import GroupSnapshot, StreamSnapshot, ids_of
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import HEADROOM, ID_BYTES
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.image.snapshot import GroupSnapshot, StreamSnapshot, ids_of
+from headwater.engine.redis_nodes.entry_fields import elements, take_fields
+from headwater.engine.streams.stream import StoredStream
 from headwater.model import id_after
 from headwater.rdb import pending as columns
 from headwater.rdb.image import (
@@ -39,7 +39,7 @@ from headwater.steps import Steps
 ID = tuple[int, int]
 
 _RECORD_BYTES = 32
-"""The size of a pending entry in a fact (engine/facts.py, owned)."""
+"""The size of a pending entry in a fact (engine/facts/facts.py, owned)."""
 
 _ENTRIES_AT_ONCE = 512
 _PENDING_AT_ONCE = 1024

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import Call, shown
 from headwater.commands.ids import IDBlock, distinct, id_words
 from headwater.commands.xgroup import pending_group
-from headwater.engine.facts import HEADROOM, ID_BYTES
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import HEADROOM, ID_BYTES
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import MAX_DELIVERY_COUNT
 

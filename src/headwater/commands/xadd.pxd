@@ -1,7 +1,7 @@
 cimport cython
 from headwater.commands.call cimport Call, StreamSettings
 from headwater.commands.xtrim cimport Trim
-from headwater.engine.stream cimport StoredStream
+from headwater.engine.streams.stream cimport StoredStream
 from headwater.memory_c cimport u64
 from headwater.resp.arguments cimport Arguments
 

@@ -2,12 +2,12 @@ cimport cython
 from cpython cimport array
 from headwater.commands.call cimport Call
 from headwater.commands.group_reads cimport counted_once_more, ensure_consumer
-from headwater.engine.consumer cimport GroupConsumer
-from headwater.engine.entry_log cimport EntryLog
-from headwater.engine.group cimport ConsumerGroup
-from headwater.engine.pending cimport PendingList
-from headwater.engine.pending_block cimport PendingBlock
-from headwater.engine.stream cimport StoredStream
+from headwater.engine.groups.consumer cimport GroupConsumer
+from headwater.engine.entries.entry_log cimport EntryLog
+from headwater.engine.groups.group cimport ConsumerGroup
+from headwater.engine.groups.pending cimport PendingList
+from headwater.engine.groups.pending_block cimport PendingBlock
+from headwater.engine.streams.stream cimport StoredStream
 from headwater.memory_c cimport push_id, push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter

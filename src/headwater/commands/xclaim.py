@@ -14,11 +14,11 @@ from headwater.commands.call import SYNTAX, Call, shown
 from headwater.commands.group_reads import RECORD_BYTES, counted_once_more, ensure_consumer
 from headwater.commands.ids import range_start
 from headwater.commands.xgroup import pending_group
-from headwater.engine.facts import HEADROOM, ID_BYTES
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.pending_block import PendingBlock
-from headwater.engine.sealed_block import SealedBlock
-from headwater.engine.stream import StoredStream
+from headwater.engine.bodies.sealed_block import SealedBlock
+from headwater.engine.facts.facts import HEADROOM, ID_BYTES
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.groups.pending_block import PendingBlock
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import MAX_DELIVERY_COUNT
 from headwater.model import flat_words

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.ids import range_end, range_start
 from headwater.commands.xgroup import pending_group
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.pending import NOBODY
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.groups.pending import NOBODY
 from headwater.errors import CommandError
 from headwater.model import MAX_ID, MIN_ID
 

@@ -14,12 +14,12 @@ from headwater.commands.xpending import (
     write_consumer_rows,
     write_group_rows,
 )
-from headwater.engine.consumer import NEVER
-from headwater.engine.entry_block import Span
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.sealed_block import SealedBlock
-from headwater.engine.stream import StoredStream
-from headwater.engine.warming import warm
+from headwater.engine.bodies.sealed_block import SealedBlock
+from headwater.engine.entries.entry_block import Span
+from headwater.engine.groups.consumer import NEVER
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.streams.stream import StoredStream
+from headwater.engine.tier.warming import warm
 from headwater.errors import CommandError
 from headwater.model import UNKNOWN
 from headwater.resp.replies import ReplyWriter

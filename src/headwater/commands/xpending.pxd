@@ -2,10 +2,10 @@ cimport cython
 from cpython cimport array
 from headwater.commands.times cimport WallOffset
 from headwater.commands.call cimport Call
-from headwater.engine.consumer cimport GroupConsumer
-from headwater.engine.group cimport ConsumerGroup
-from headwater.engine.pending cimport PendingList
-from headwater.engine.pending_block cimport PendingBlock
+from headwater.engine.groups.consumer cimport GroupConsumer
+from headwater.engine.groups.group cimport ConsumerGroup
+from headwater.engine.groups.pending cimport PendingList
+from headwater.engine.groups.pending_block cimport PendingBlock
 from headwater.memory_c cimport push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter

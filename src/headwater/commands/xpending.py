@@ -19,9 +19,9 @@ from headwater.commands.call import SYNTAX, Call
 from headwater.commands.ids import range_end, range_start
 from headwater.commands.times import WallOffset
 from headwater.commands.xgroup import pending_group
-from headwater.engine.consumer import GroupConsumer
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.pending import NOBODY
+from headwater.engine.groups.consumer import GroupConsumer
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.groups.pending import NOBODY
 from headwater.errors import CommandError
 from headwater.resp.replies import ReplyWriter
 

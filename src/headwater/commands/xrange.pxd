@@ -1,9 +1,9 @@
 cimport cython
 from headwater.commands.call cimport Call
 from headwater.commands.reply_tail cimport write_spans
-from headwater.engine.entry_block cimport Span
-from headwater.engine.entry_log cimport EntryLog, any_stored
-from headwater.engine.stream cimport StoredStream
+from headwater.engine.entries.entry_block cimport Span
+from headwater.engine.entries.entry_log cimport EntryLog, any_stored
+from headwater.engine.streams.stream cimport StoredStream
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 

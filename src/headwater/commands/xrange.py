@@ -8,8 +8,8 @@ from __future__ import annotations
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.ids import range_end, range_start
 from headwater.commands.reply_tail import write_spans
-from headwater.engine.entry_log import any_stored
-from headwater.engine.warming import warm
+from headwater.engine.entries.entry_log import any_stored
+from headwater.engine.tier.warming import warm
 from headwater.errors import CommandError
 
 

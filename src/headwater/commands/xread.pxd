@@ -3,9 +3,9 @@ from cpython cimport array
 from headwater.commands.call cimport Call, Wait
 from headwater.commands.reply_tail cimport write_spans
 from headwater.commands.times cimport milliseconds
-from headwater.engine.entry_block cimport EntryBlock, Span
-from headwater.engine.entry_log cimport EntryLog
-from headwater.engine.stream cimport StoredStream
+from headwater.engine.entries.entry_block cimport EntryBlock, Span
+from headwater.engine.entries.entry_log cimport EntryLog
+from headwater.engine.streams.stream cimport StoredStream
 from headwater.memory_c cimport append_fours, u64
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter

@@ -17,11 +17,11 @@ from headwater.commands.call import SYNTAX, Call, Wait
 from headwater.commands.ids import GREATEST
 from headwater.commands.reply_tail import write_spans
 from headwater.commands.times import milliseconds
-from headwater.engine.entry_block import Span
-from headwater.engine.entry_log import EntryLog
-from headwater.engine.sealed_block import ColdBlocks
-from headwater.engine.stream import StoredStream
-from headwater.engine.warming import up_to, warm
+from headwater.engine.bodies.sealed_block import ColdBlocks
+from headwater.engine.entries.entry_block import Span
+from headwater.engine.entries.entry_log import EntryLog
+from headwater.engine.streams.stream import StoredStream
+from headwater.engine.tier.warming import up_to, warm
 from headwater.errors import CommandError
 from headwater.limits import MAX_COUNT, MAX_DURATION_MS
 from headwater.model import MAX_U64

@@ -6,8 +6,8 @@ Source: Redis's command page and t_stream.c (xsetidCommand).
 from __future__ import annotations
 
 from headwater.commands.call import NO_SUCH_KEY, SYNTAX, Call
-from headwater.engine.events import STREAM
-from headwater.engine.facts import HEADROOM
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.events import STREAM
 from headwater.errors import CommandError
 
 

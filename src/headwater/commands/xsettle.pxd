@@ -3,9 +3,9 @@ from cpython cimport array
 from headwater.commands.call cimport Call
 from headwater.commands.ids cimport IDBlock, distinct
 from headwater.commands.xadd cimport AddRequest
-from headwater.engine.consumer cimport GroupConsumer
-from headwater.engine.group cimport ConsumerGroup
-from headwater.engine.stream cimport StoredStream
+from headwater.engine.groups.consumer cimport GroupConsumer
+from headwater.engine.groups.group cimport ConsumerGroup
+from headwater.engine.streams.stream cimport StoredStream
 from headwater.memory_c cimport push_id, push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter

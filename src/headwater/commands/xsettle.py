@@ -15,10 +15,10 @@ from headwater.commands.xadd import AddRequest
 from headwater.commands.xdel import acknowledge_and_delete, removal_bytes
 from headwater.commands.xgroup import pending_group
 from headwater.commands.xtrim import KEEPREF, REFERENCE_MODES
-from headwater.engine.consumer import GroupConsumer
-from headwater.engine.facts import HEADROOM
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.groups.consumer import GroupConsumer
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.limits import MAX_DURATION_MS
 from headwater.model import flat_words, id_pairs

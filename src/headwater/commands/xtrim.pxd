@@ -1,9 +1,9 @@
 cimport cython
 from headwater.commands.call cimport Call
-from headwater.engine.entry_log cimport EntryLog
-from headwater.engine.node_runs cimport NodeRun
-from headwater.engine.nodes cimport NodeIndex
-from headwater.engine.stream cimport StoredStream
+from headwater.engine.entries.entry_log cimport EntryLog
+from headwater.engine.redis_nodes.node_runs cimport NodeRun
+from headwater.engine.redis_nodes.nodes cimport NodeIndex
+from headwater.engine.streams.stream cimport StoredStream
 from headwater.resp.arguments cimport Arguments
 
 

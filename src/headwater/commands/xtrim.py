@@ -1,6 +1,6 @@
 """XTRIM, and `Trim`, the options MAXLEN and MINID of XTRIM and XADD.
 
-How many entries ``~`` removes depends on Redis's nodes (engine/nodes.py).
+How many entries ``~`` removes depends on Redis's nodes (engine/redis_nodes/nodes.py).
 
 Source: Redis, streamTrim and streamParseAddOrTrimArgsOrReply.
 """
@@ -8,10 +8,10 @@ Source: Redis, streamTrim and streamParseAddOrTrimArgsOrReply.
 from __future__ import annotations
 
 from headwater.commands.call import Call
-from headwater.engine.events import STREAM
-from headwater.engine.facts import HEADROOM, ID_BYTES
-from headwater.engine.node_runs import NodeRun
-from headwater.engine.stream import StoredStream
+from headwater.engine.facts.facts import HEADROOM, ID_BYTES
+from headwater.engine.keyspace.events import STREAM
+from headwater.engine.redis_nodes.node_runs import NodeRun
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.model import flat_words
 from headwater.resp.arguments import Arguments
@@ -27,7 +27,7 @@ _MAX_DEFAULT_LIMIT = 1_000_000
 
 class _Plan:
     """What a trim removes: ``gone`` entries, namely all up to ``bound`` and ``ids`` after it. The node in
-    which it ends is kept if ``stays`` (engine/nodes.py, rule 2)."""
+    which it ends is kept if ``stays`` (engine/redis_nodes/nodes.py, rule 2)."""
 
     def __init__(self) -> None:
         self.gone = 0

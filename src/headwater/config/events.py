@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headwater.config.kinds import Text
 from headwater.config.setting import EmbeddedUse, setting
-from headwater.engine.events import KEYEVENT, KEYSPACE, parse_classes, spell_classes
+from headwater.engine.keyspace.events import KEYEVENT, KEYSPACE, parse_classes, spell_classes
 
 
 class EventClasses(Text):
@@ -29,6 +29,6 @@ class EventConfig:
 
     @property
     def notified_events(self) -> int:
-        """The event classes to publish, as bits of `headwater.engine.events`; 0 without K and E."""
+        """The event classes to publish, as bits of `headwater.engine.keyspace.events`; 0 without K and E."""
         bits = parse_classes(self.notify_keyspace_events)
         return bits if bits & (KEYSPACE | KEYEVENT) else 0

@@ -8,7 +8,7 @@ from typing import Literal
 from headwater import limits
 from headwater.config.kinds import I32, KIB, Choice, Integer, Memory
 from headwater.config.setting import EmbeddedUse, setting
-from headwater.engine.codecs import AUTO, NONE, ZLIB, ZSTD, make_codec
+from headwater.engine.bodies.codecs import AUTO, NONE, ZLIB, ZSTD, make_codec
 
 
 class Compression(Choice):

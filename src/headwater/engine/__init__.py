@@ -1,5 +1,8 @@
 """The state of a store: streams, groups, pending entries, keys. Pure: it opens no file, reads no clock,
 draws no random number, knows no socket.
 
-Its mutators record each change as a fact (`facts`). Opening a store applies the recorded facts again.
+    facts  accounts  bodies ◀ redis_nodes, entries ◀ tier ◀ shared ◀ groups ◀ streams ◀ keyspace ◀ image ◀ replay
+
+Its mutators record each change as a fact (facts). Opening a store applies the recorded facts again (replay).
+check.py verifies all invariants.
 """

@@ -11,7 +11,7 @@
            body bytes u32, ids bytes u32, first id u64 u64, last id u64 u64, crc32c u32; little-endian
 
 Rule 1. Ids and body are opaque here. The body is what ``codec`` made of ``raw bytes`` bytes, in one or
-        more parts (engine/sealed_block.py); the ids are what the engine needs to know about the entries
+        more parts (engine/bodies/sealed_block.py); the ids are what the engine needs to know about the entries
         without their bodies.
 Rule 2. Each part has its own checksum, and head and ids are stored twice: damage of one part hides no other.
 Rule 3. A checksum starts with seed XOR length, so it covers the length, and no client can send bytes that
@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import google_crc32c
 
-from headwater.engine.blobs import CHECKSUM_BYTES, BlobPlace
-from headwater.engine.codecs import CODECS
+from headwater.engine.bodies.blobs import CHECKSUM_BYTES, BlobPlace
+from headwater.engine.bodies.codecs import CODECS
 from headwater.errors import JournalDamaged
 from headwater.limits import MAX_BLOB_IDS_BYTES, MAX_RECORD_GROUP_BYTES
 
@@ -71,7 +71,7 @@ class BlobDamaged(JournalDamaged):
 
 class BlobHead(NamedTuple):
     """What a blob says about its entries. ``entries`` counts tombstones too; ``codec`` is an index of
-    `headwater.engine.codecs.CODECS`; ``raw_bytes`` is the size of the body before compression."""
+    `headwater.engine.bodies.codecs.CODECS`; ``raw_bytes`` is the size of the body before compression."""
 
     origin: int
     first_ms: int

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headwater.clock import Clock, SystemClock
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.errors import JournalDamaged
 from headwater.journal.records import FILE_HEADER_BYTES
 from headwater.journal.segment_reader import SegmentReader

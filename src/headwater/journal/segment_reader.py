@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator
 
-from headwater.engine.blobs import CHECKSUM_BYTES, BlobPlace
+from headwater.engine.bodies.blobs import CHECKSUM_BYTES, BlobPlace
 from headwater.journal.blobs import FIRST, SECOND, BlobDamaged, BlobHead, check_body, decode_ids
 from headwater.journal.files import Files
 from headwater.journal.segments import segment_name

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 
-from headwater.engine.blobs import BlobPlace, blob_size
+from headwater.engine.bodies.blobs import BlobPlace, blob_size
 from headwater.journal.blobs import BlobHead, encode_blob, head_bytes
 from headwater.journal.files import Files
 from headwater.journal.records import FILE_HEADER_BYTES, begin_group, seal_group

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headwater.config.streams import StreamConfig
-from headwater.engine.blobs import BlobSource
-from headwater.engine.facts import ALL_DATABASES, DELETED, ID, TRIMMED, FactBuffer
-from headwater.engine.garbage import free
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import Replay
+from headwater.engine.bodies.blobs import BlobSource
+from headwater.engine.facts.facts import ALL_DATABASES, DELETED, ID, TRIMMED, FactBuffer
+from headwater.engine.keyspace.garbage import free
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import Replay
 from headwater.errors import JournalDamaged
 from headwater.journal.batches import JournalBatch
 from headwater.journal.failures import damaged_at
@@ -140,7 +140,7 @@ def _concern(facts: memoryview, at: int, keyspace: Keyspace) -> Concern:
 
 
 def _read_concern(facts: memoryview, at: int, keyspace: Keyspace) -> Concern:
-    """Return what the fact at ``at`` concerns (`headwater.engine.facts` lists their forms)."""
+    """Return what the fact at ``at`` concerns (`headwater.engine.facts.facts` lists their forms)."""
     kind = facts[at]
     if kind == 0x10 or 0x20 <= kind < 0x50:
         at += 1 + (kind == 0x10)

@@ -6,8 +6,8 @@ import contextlib
 
 from headwater.collector import collector_off
 from headwater.config.streams import StreamConfig
-from headwater.engine.image import image_facts
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.image.image import image_facts
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.journal.closed import read_closed
 from headwater.journal.files import Files
 from headwater.journal.images import ImageWriter, read_image

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
-from headwater.engine.entry_block import EntryBlock
-from headwater.engine.storing import RECORD_BYTES, decode_record
+from headwater.engine.entries.entry_block import EntryBlock
+from headwater.engine.tier.storing import RECORD_BYTES, decode_record
 from headwater.errors import JournalDamaged
 from headwater.journal.batches import JournalBatch
 from headwater.journal.closed import read_closed
@@ -58,7 +58,7 @@ from headwater.persistence.source import SegmentSource
 
 STORED: Final = 0x29
 STORED_BYTES: Final = 5 + RECORD_BYTES
-"""The kind of the fact ``stored`` (`headwater.engine.facts`), and its size."""
+"""The kind of the fact ``stored`` (`headwater.engine.facts.facts`), and its size."""
 
 
 class UnreadableEntries(NamedTuple):

@@ -1,6 +1,6 @@
 """Lists the record groups of a store's journal, for people who look for a change.
 
-Rule 1. A group is shown with the facts in it by name (`headwater.engine.facts`), and with the database and the key that
+Rule 1. A group is shown with the facts in it by name (`headwater.engine.facts.facts`), and with the database and the key that
         each concerns. For this the store is replayed: only a replay knows where a fact ends, and which key had which
         number then.
 Rule 2. It begins with the oldest image that is kept (``journal-retention``). A server may use the directory.
@@ -63,7 +63,7 @@ KINDS: Final[dict[int, str]] = {
     0x61: "list element set",
     0x62: "list elements removed",
 }
-"""The names of the kinds of facts, as `headwater.engine.facts` lists them."""
+"""The names of the kinds of facts, as `headwater.engine.facts.facts` lists them."""
 
 
 class DumpedGroup(NamedTuple):

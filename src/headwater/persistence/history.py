@@ -22,9 +22,9 @@ from enum import StrEnum
 from struct import Struct
 from typing import NamedTuple
 
-from headwater.engine.group import ConsumerGroup
-from headwater.engine.pending import NOBODY, NOWHERE
-from headwater.engine.stream import StoredStream
+from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.groups.pending import NOBODY, NOWHERE
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import StoreUnusable
 from headwater.journal.batches import JournalBatch
 from headwater.journal.failures import reading
@@ -40,7 +40,7 @@ from headwater.persistence.reading import Progress, StoreReader, silent
 _ID = Struct("<QQ")
 
 _APPENDED, _TRIMMED, _CONSUMER_DELETED, _DELIVERED = 0x20, 0x21, 0x34, 0x40
-"""Kinds of facts (`headwater.engine.facts`)."""
+"""Kinds of facts (`headwater.engine.facts.facts`)."""
 
 
 class What(StrEnum):

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from headwater.collector import collector_off
-from headwater.engine.blobs import BlobPlace
-from headwater.engine.entry_block import EntryBlock
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.bodies.blobs import BlobPlace
+from headwater.engine.entries.entry_block import EntryBlock
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import StoreUnusable
 from headwater.journal.batches import JournalBatch
 from headwater.journal.catalog import Catalog

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import Replay
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import Replay
 from headwater.errors import JournalDamaged
 from headwater.journal.failures import reading
 from headwater.journal.files import DiskFiles, Files

@@ -17,8 +17,8 @@ from itertools import chain
 
 from headwater.collector import collector_off
 from headwater.config.streams import StreamConfig
-from headwater.engine.blobs import BlobSource
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.bodies.blobs import BlobSource
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.journal.batches import JournalBatch
 from headwater.journal.images import read_image
 from headwater.journal.journal import Journal

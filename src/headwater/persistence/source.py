@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from headwater.clock import SystemClock
-from headwater.engine.blobs import BlobPlace
+from headwater.engine.bodies.blobs import BlobPlace
 from headwater.errors import JournalDamaged
 from headwater.journal.blobs import BlobDamaged
 from headwater.journal.files import Files
@@ -18,7 +18,7 @@ _log = logging.getLogger("headwater.server")
 
 
 class SegmentSource:
-    """`headwater.engine.blobs.BlobSource` of a directory. Any thread may call the methods.
+    """`headwater.engine.bodies.blobs.BlobSource` of a directory. Any thread may call the methods.
 
     A body that cannot be read raises `JournalDamaged` and is logged: it is an error of its entries only.
     """

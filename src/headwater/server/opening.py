@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headwater.clock import Clock, StandingClock, SystemClock
 from headwater.config.config import Config
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.journal.failures import reading
 from headwater.journal.files import DiskFiles, Files
 from headwater.journal.journal import Journal

@@ -90,7 +90,7 @@ class LocalStore:
         return [facts for facts, _ in self.groups()]
 
     def groups(self) -> list[tuple[bytes, int]]:
-        """Like `facts`, with the time of each command, as `headwater.engine.replay.apply` takes them."""
+        """Like `facts`, with the time of each command, as `headwater.engine.replay.replay.apply` takes them."""
         assert self.files is not None, "the store has no journal"
         (image,) = self.files.crash_images(seed=0, count=1)
         journal = self._journal(image)

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.replay import apply
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.replay.replay import apply
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Simple
 from tests.unit.rdb import old_payloads as old

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.weights import element_bytes
+from headwater.engine.accounts.weights import element_bytes
 from headwater.rdb import listpack
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.listpack import Element

@@ -8,7 +8,7 @@ from __future__ import annotations
 from headwater.commands.call import Call
 from headwater.commands.keys import delete_key
 from headwater.commands.values.typed import reading
-from headwater.engine.facts import HEADROOM
+from headwater.engine.facts.facts import HEADROOM
 from headwater.errors import CommandError
 
 CONDITIONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})

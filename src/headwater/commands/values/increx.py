@@ -15,7 +15,7 @@ from headwater.commands.expire import end_of, let_expire, let_live
 from headwater.commands.keys import delete_key
 from headwater.commands.values.strings import UNITS, change_string
 from headwater.commands.values.typed import writing
-from headwater.engine.facts import HEADROOM
+from headwater.engine.facts.facts import HEADROOM
 from headwater.errors import CommandError
 from headwater.resp.arguments import INTEGER_ERROR, parse_integer
 

@@ -10,8 +10,8 @@ from collections import deque
 from headwater.commands.call import Call
 from headwater.commands.values.lists import places
 from headwater.commands.values.typed import changed, prepare, writing
-from headwater.engine.events import LIST
-from headwater.engine.value_account import places_of
+from headwater.engine.accounts.value_account import places_of
+from headwater.engine.keyspace.events import LIST
 from headwater.errors import CommandError
 from headwater.model import MAX_I64, MIN_I64
 

@@ -11,8 +11,8 @@ from itertools import islice
 from headwater.commands.call import Call, Wait
 from headwater.commands.times import seconds
 from headwater.commands.values.typed import changed, prepare, reading, writing
-from headwater.engine.events import LIST
-from headwater.engine.facts import HEADROOM
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.events import LIST
 from headwater.errors import CommandError
 
 _STRIDE = 64

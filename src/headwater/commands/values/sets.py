@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from headwater.commands.call import Call
 from headwater.commands.values.typed import changed, prepare, reading, writing
-from headwater.engine.events import SET
+from headwater.engine.keyspace.events import SET
 
 
 def _read(call: Call) -> set[bytes]:

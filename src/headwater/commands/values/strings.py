@@ -13,9 +13,9 @@ from headwater.commands.expire import end_of, let_expire, let_live
 from headwater.commands.keys import clear_expired, delete_key, notify_overwritten
 from headwater.commands.values.digests import CONDITIONS, holds
 from headwater.commands.values.typed import prepare_text, reading, writing
-from headwater.engine.database import Value
-from headwater.engine.events import GENERIC, STRING
-from headwater.engine.facts import HEADROOM
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.database import Value
+from headwater.engine.keyspace.events import GENERIC, STRING
 from headwater.errors import CommandError
 from headwater.limits import MAX_BULK_BYTES
 from headwater.resp.arguments import INTEGER_ERROR, Arguments, parse_integer

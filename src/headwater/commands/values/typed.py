@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from headwater.commands.call import WRONGTYPE, Call
 from headwater.commands.keys import clear_expired
-from headwater.engine.database import Value
-from headwater.engine.events import GENERIC
-from headwater.engine.facts import HEADROOM
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.database import Value
+from headwater.engine.keyspace.events import GENERIC
 from headwater.errors import CommandError
 
 T = TypeVar("T", bytes, deque[bytes], set[bytes], dict[bytes, bytes])

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.footprint import DEFAULT_SAMPLES, SLOT_BYTES, footprint
 from headwater.commands.help import write_help
-from headwater.engine.codecs import NONE
-from headwater.engine.memory_totals import state_bytes
-from headwater.engine.stream import StoredStream
+from headwater.engine.bodies.codecs import NONE
+from headwater.engine.keyspace.memory_totals import state_bytes
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.server.services.memory_use import STARTUP_BYTES, client_bytes, resident_bytes
 from headwater.server.services.observability.info import human

@@ -1,6 +1,6 @@
 cimport cython
 from headwater.commands.call cimport Call, Wait
-from headwater.engine.keyspace cimport Keyspace
+from headwater.engine.keyspace.keyspace cimport Keyspace
 from headwater.server.services.pausing cimport ClientPause
 from headwater.server.services.records cimport TurnRecords
 from headwater.server.services.runner cimport Runner

@@ -21,8 +21,8 @@ from math import inf
 
 from headwater.commands.call import Wait
 from headwater.commands.jobs import Job
-from headwater.engine.database import Value
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.keyspace.database import Value
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import CommandError, NoRoom
 from headwater.limits import REFUSED_RECHECK_MS
 from headwater.server.services.acl.login_delays import LoginDelays

@@ -37,7 +37,7 @@ from headwater.server.services.state import DISK_IS_FULL, NEVER, NodeState
 
 if TYPE_CHECKING:
     from headwater.config.config import Config
-    from headwater.engine.keyspace import Keyspace
+    from headwater.engine.keyspace.keyspace import Keyspace
     from headwater.journal.journal import Journal
     from headwater.journal.rotation import Rotation
     from headwater.server.services.records import TurnRecords

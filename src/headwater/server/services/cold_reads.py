@@ -25,9 +25,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
-from headwater.engine.bodies import Bodies, Opened, place_of
-from headwater.engine.codecs import Codec, codec_in
-from headwater.engine.sealed_block import SealedBlock
+from headwater.engine.bodies.bodies import Bodies, Opened, place_of
+from headwater.engine.bodies.codecs import Codec, codec_in
+from headwater.engine.bodies.sealed_block import SealedBlock
 from headwater.resp.arguments import Arguments
 
 if TYPE_CHECKING:

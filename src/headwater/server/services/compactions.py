@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from headwater.engine.blobs import BlobPlace
-from headwater.engine.facts import HEADROOM
+from headwater.engine.bodies.blobs import BlobPlace
+from headwater.engine.facts.facts import HEADROOM
 from headwater.errors import NodePoisoned
 from headwater.journal.compaction import Compaction, compact, sparse_segments
 from headwater.journal.segment_reader import SegmentReader
@@ -29,8 +29,8 @@ from headwater.server.services.segments import segment_writer
 
 if TYPE_CHECKING:
     from headwater.config.config import Config
-    from headwater.engine.entry_block import EntryBlock
-    from headwater.engine.keyspace import Keyspace
+    from headwater.engine.entries.entry_block import EntryBlock
+    from headwater.engine.keyspace.keyspace import Keyspace
     from headwater.journal.journal import Journal
     from headwater.server.services.records import TurnRecords
     from headwater.server.services.segments import Segments

@@ -1,6 +1,6 @@
 cimport cython
-from headwater.engine.keyspace cimport Keyspace
-from headwater.engine.sealing cimport Sealing
+from headwater.engine.keyspace.keyspace cimport Keyspace
+from headwater.engine.tier.sealing cimport Sealing
 from headwater.server.services.turn_clock cimport TurnClock
 from headwater.server.session.output cimport ClientMemory
 

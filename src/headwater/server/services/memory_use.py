@@ -1,6 +1,6 @@
 """The memory that a node uses by its own account, and its limit (maxmemory).
 
-    used = process at the start + state (engine/memory_totals.py) + what clients hold (ClientMemory)
+    used = process at the start + state (engine/keyspace/memory_totals.py) + what clients hold (ClientMemory)
                                    └ exact at each check             └ exact at each check
            + clients' buffers and tables, Lua, users, slow log
              └ measured every `_INTERVAL_NS`
@@ -25,8 +25,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headwater import limits
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.memory_totals import tables_bytes
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.keyspace.memory_totals import tables_bytes
 from headwater.server.services.turn_clock import TurnClock
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headwater.commands.globs import matches
-from headwater.engine.events import KEYEVENT, KEYSPACE
-from headwater.engine.memory_account import table_bytes, text_bytes
+from headwater.engine.accounts.memory_account import table_bytes, text_bytes
+from headwater.engine.keyspace.events import KEYEVENT, KEYSPACE
 from headwater.errors import CommandError
 from headwater.server.session.subscriptions import CHANNEL, PATTERN, SHARD
 
 if TYPE_CHECKING:
     from headwater.config.clients import ClientConfig
-    from headwater.engine.keyspace import Keyspace
+    from headwater.engine.keyspace.keyspace import Keyspace
     from headwater.log_limit import LimitedLog
     from headwater.server.services.faults import Faults
     from headwater.server.services.observability.traffic import Traffic

@@ -1,5 +1,5 @@
 cimport cython
-from headwater.engine.facts cimport FactBuffer
+from headwater.engine.facts.facts cimport FactBuffer
 from headwater.journal.records cimport begin_group, seal_group
 
 

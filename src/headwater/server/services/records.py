@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 
 from headwater.commands.call import Admission, always_admitted
-from headwater.engine.facts import FactBuffer
+from headwater.engine.facts.facts import FactBuffer
 from headwater.journal.journal import Journal
 from headwater.journal.records import GROUP_HEADER_BYTES, begin_group, seal_group
 from headwater.limits import MAX_RECORD_GROUP_BYTES

@@ -1,6 +1,6 @@
 """Compresses blocks of entries in a thread, and stores them in segments if there is a journal.
 
-    end of a turn, or the thread ──▶ Sealer.step: the coldest blocks are queued (engine/sealing.py)
+    end of a turn, or the thread ──▶ Sealer.step: the coldest blocks are queued (engine/tier/sealing.py)
     thread, without the node's lock ── compress ── append to the segment ── fsync ──▶ done
     before a commit, or the thread ──▶ Sealer.settle: the results replace the blocks' bytes, and the facts
                                        ``stored`` are written
@@ -32,10 +32,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
-from headwater.engine.blobs import BlobPlace
-from headwater.engine.codecs import CODECS, Codec, codec_in
-from headwater.engine.facts import HEADROOM
-from headwater.engine.sealing import CompressionJob, compressed
+from headwater.engine.bodies.blobs import BlobPlace
+from headwater.engine.bodies.codecs import CODECS, Codec, codec_in
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.tier.sealing import CompressionJob, compressed
 from headwater.errors import NodePoisoned
 from headwater.journal.blobs import BlobHead
 from headwater.journal.segments import SegmentWriter

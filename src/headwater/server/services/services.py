@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headwater import limits
 from headwater.commands.call import Call, StreamSettings
-from headwater.engine.memory_account import sampled, text_bytes
+from headwater.engine.accounts.memory_account import sampled, text_bytes
 from headwater.log_limit import LimitedLog
 from headwater.persistence.source import SegmentSource
 from headwater.resp.replies import ReplyWriter
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from headwater.clock import Clock
     from headwater.config.config import Config
-    from headwater.engine.keyspace import Keyspace
+    from headwater.engine.keyspace.keyspace import Keyspace
     from headwater.journal.journal import Journal
     from headwater.server.session.session import Session
 

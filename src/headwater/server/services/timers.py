@@ -7,9 +7,9 @@ delayed entry stays delayed, an expired key stays invisible (database.py, rule 1
 
 from __future__ import annotations
 
-from headwater.engine.events import EXPIRED
-from headwater.engine.facts import HEADROOM
-from headwater.engine.keyspace import Keyspace
+from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.events import EXPIRED
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.limits import IID_SWEEP_MS, MAX_IIDS_A_SWEEP, MAX_KEYS_EXPIRED_AT_ONCE
 from headwater.server.services.records import TurnRecords
 

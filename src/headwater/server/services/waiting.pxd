@@ -1,7 +1,7 @@
 cimport cython
 from headwater.commands.call cimport Wait
-from headwater.engine.database cimport Database
-from headwater.engine.memory_account cimport text_bytes
+from headwater.engine.keyspace.database cimport Database
+from headwater.engine.accounts.memory_account cimport text_bytes
 from headwater.resp.arguments cimport Arguments
 from headwater.server.session.output cimport ClientMemory
 

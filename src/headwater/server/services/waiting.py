@@ -17,10 +17,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
-from headwater.engine.database import Database, Value
-from headwater.engine.keyspace_state import Place
-from headwater.engine.memory_account import table_bytes, text_bytes
-from headwater.engine.stream import StoredStream
+from headwater.engine.accounts.memory_account import table_bytes, text_bytes
+from headwater.engine.keyspace.database import Database, Value
+from headwater.engine.shared.keyspace_state import Place
+from headwater.engine.streams.stream import StoredStream
 from headwater.server.session.output import ClientMemory
 
 if TYPE_CHECKING:

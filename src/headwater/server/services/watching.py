@@ -1,6 +1,6 @@
 """WATCH: which clients watch which keys, and which watches are broken.
 
-The engine notes each watched key that is modified (`headwater.engine.database`, rule 2). The notes
+The engine notes each watched key that is modified (`headwater.engine.keyspace.database`, rule 2). The notes
 are read when needed: before a client begins to watch, and before a watch is checked.
 
 A key that expires breaks its watches, also while it is not deleted. The later deletion of a key that had
@@ -9,9 +9,9 @@ expired before changes nothing.
 
 from __future__ import annotations
 
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.keyspace_state import Place
-from headwater.engine.memory_account import table_bytes, text_bytes
+from headwater.engine.accounts.memory_account import table_bytes, text_bytes
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.shared.keyspace_state import Place
 from headwater.server.session.output import ClientMemory
 from headwater.server.session.watch import Watch
 

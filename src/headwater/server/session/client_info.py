@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.engine.memory_account import text_bytes
+from headwater.engine.accounts.memory_account import text_bytes
 
 
 class ClientInfo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.engine.memory_account import table_bytes
+from headwater.engine.accounts.memory_account import table_bytes
 from headwater.errors import CommandError
 
 CHANNEL, PATTERN, SHARD = b"", b"p", b"s"

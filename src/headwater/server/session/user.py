@@ -20,7 +20,7 @@ from sys import getsizeof
 
 from headwater.commands.globs import matches
 from headwater.commands.table import CATEGORIES_OF
-from headwater.engine.memory_account import sampled, text_bytes
+from headwater.engine.accounts.memory_account import sampled, text_bytes
 from headwater.resp.arguments import Arguments
 from headwater.resp.inline import quote
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.engine.keyspace_state import Place
+from headwater.engine.shared.keyspace_state import Place
 
 
 class Watch:

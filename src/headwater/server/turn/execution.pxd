@@ -2,7 +2,7 @@ cimport cython
 from headwater.clock cimport passed_ns
 from headwater.commands.call cimport Call
 from headwater.commands.dispatch cimport KnownCommand, find_command, find_like
-from headwater.engine.keyspace cimport Keyspace
+from headwater.engine.keyspace.keyspace cimport Keyspace
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 from headwater.server.services.memory_use cimport MemoryUse

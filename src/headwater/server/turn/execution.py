@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from headwater.commands.call import Call, Wait
 from headwater.commands.dispatch import KnownCommand, find_command, find_like
 from headwater.commands.jobs import Job
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.sealed_block import ColdBlocks
+from headwater.engine.bodies.sealed_block import ColdBlocks
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import CommandError, JournalDamaged, NoRoom
 from headwater.resp.arguments import Arguments
 from headwater.server.commands import SERVER_FUNCTIONS

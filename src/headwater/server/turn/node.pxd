@@ -1,7 +1,7 @@
 cimport cython
 from headwater.clock cimport passed_ns
 from headwater.commands.call cimport Call
-from headwater.engine.keyspace cimport Keyspace
+from headwater.engine.keyspace.keyspace cimport Keyspace
 from headwater.forks cimport ForkGeneration
 from headwater.resp.arguments cimport Arguments
 from headwater.server.services.blocking cimport BlockedClients

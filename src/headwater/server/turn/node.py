@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 from headwater.clock import Clock, SystemClock
 from headwater.config.config import Config
-from headwater.engine.garbage import FREED_AT_ONCE, free
-from headwater.engine.keyspace import Keyspace
-from headwater.engine.stream import StoredStream
+from headwater.engine.keyspace.garbage import FREED_AT_ONCE, free
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
 from headwater.errors import ForkedStore, NodePoisoned
 from headwater.forks import FORKS
 from headwater.journal.journal import Journal

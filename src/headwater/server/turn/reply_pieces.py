@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.engine.sealed_block import ColdBlocks
+from headwater.engine.bodies.sealed_block import ColdBlocks
 from headwater.errors import JournalDamaged
 from headwater.server.services.cold_reads import ColdRead
 from headwater.server.services.faults import WHOLE

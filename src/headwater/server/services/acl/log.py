@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.engine.memory_account import sampled, text_bytes
+from headwater.engine.accounts.memory_account import sampled, text_bytes
 
 GROUPING_MS = 60_000
 LOOKED_AT = 10

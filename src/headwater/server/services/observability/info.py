@@ -15,7 +15,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING
 
-from headwater.engine.memory_totals import state_bytes
+from headwater.engine.keyspace.memory_totals import state_bytes
 from headwater.persistence.source import SegmentSource
 from headwater.server.identity import COMPATIBLE_VERSION, RUN_ID, version
 from headwater.server.services.checkpoint_statistics import REWRITE, SAVE
@@ -54,7 +54,7 @@ def human(size: int) -> str:
 
 def running() -> str:
     """Return ``compiled`` or ``plain``: how the hot modules run."""
-    import headwater.engine.entry_log as hot
+    import headwater.engine.entries.entry_log as hot
 
     return "plain" if (hot.__file__ or "").endswith(".py") else "compiled"
 

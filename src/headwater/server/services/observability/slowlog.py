@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from headwater.engine.memory_account import text_bytes
+from headwater.engine.accounts.memory_account import text_bytes
 from headwater.resp.arguments import Arguments
 
 MAX_ARGUMENTS = 32
