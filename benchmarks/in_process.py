@@ -52,7 +52,7 @@ def timed(step: Callable[[], object], seconds: float, *, each: int = 1) -> tuple
 def node(seconds: float, *, each: int) -> tuple[int, float]:
     """Measure from request bytes to reply bytes, without a client library."""
     from benchmarks.load import request
-    from headwater.clock import SystemClock
+    from headwater.common.clock import SystemClock
     from headwater.config.config import Config
     from headwater.server.turn.node import Node
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from random import Random
 
 from headwater.engine.bodies.blobs import BlobPlace
-from headwater.journal.blobs import BlobHead
-from headwater.journal.files import Files
-from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segments import SegmentWriter
+from headwater.journal.disk.files import Files
+from headwater.journal.segments.blobs import BlobHead
+from headwater.journal.segments.segment_reader import SegmentReader
+from headwater.journal.segments.segments import SegmentWriter
 
 SEED = 0xC0FFEE11
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater import limits
+from headwater.common import limits
 from headwater.config.config import Config
 from headwater.testing.node import LocalStore
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.errors import JournalDamaged
-from headwater.journal.blobs import HEAD_BYTES, MARK, BlobHead, FoundHead, find_head
-from headwater.journal.files import Files
-from headwater.journal.records import FILE_HEADER_BYTES
-from headwater.journal.segments import segment_name, segment_number
+from headwater.journal.disk.files import Files
+from headwater.journal.format.records import FILE_HEADER_BYTES
+from headwater.journal.segments.blobs import HEAD_BYTES, MARK, BlobHead, FoundHead, find_head
+from headwater.journal.segments.segments import segment_name, segment_number
 
 _WINDOW_BYTES = 1024 * 1024
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headwater import limits
+from headwater.common import limits
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.bodies.codecs import make_codec
 from headwater.engine.check import broken_invariants

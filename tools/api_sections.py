@@ -135,7 +135,7 @@ SECTIONS: Final = (
             _made("headwater.client.sync.client.Client", "Client"),
             _made("headwater.client.aio.client.AsyncClient", "AsyncClient"),
             _made("headwater.RecoveryReport"),
-            _made("headwater.journal.report.Cut", "Cut"),
+            _made("headwater.journal.log.report.Cut", "Cut"),
         ),
     ),
     Section(

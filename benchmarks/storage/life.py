@@ -29,8 +29,8 @@ from benchmarks.stores import HEADWATER, Store, durability
 from benchmarks.workloads import FIELDS_5
 from headwater.demo.plots import BLUE, ORANGE, render
 from headwater.engine.check import broken_invariants
-from headwater.journal.files import DiskFiles
-from headwater.journal.journal import Journal
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.log.journal import Journal
 from headwater.persistence.replaying import recovered_keyspace
 
 KEY: Final = "history"

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks.load import request
 from benchmarks.workloads import FIELDS_5, additions, digits
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
 from headwater.config.config import Config
 from headwater.server.opening import open_node
 from headwater.server.turn.node import Node

@@ -15,7 +15,7 @@ import redis
 from benchmarks.worker.raw import fill
 from benchmarks.worker.tally import BATCH, GROUP, RESULTS, STREAM, Tally
 from headwater.worker import App, Batch, Stream
-from headwater.worker.process import freeze_program, work
+from headwater.worker.process.main import freeze_program, work
 
 
 class Order(msgspec.Struct):

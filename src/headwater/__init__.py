@@ -23,13 +23,13 @@ if os.environ.get("HEADWATER_PURE") == "1":
 if TYPE_CHECKING:
     from headwater import aio as aio
     from headwater.client.sync.connect import connect as connect
+    from headwater.common.model import Entry as Entry
+    from headwater.common.model import IDRange as IDRange
+    from headwater.common.model import PendingEntry as PendingEntry
+    from headwater.common.model import StreamID as StreamID
     from headwater.errors import HeadwaterError as HeadwaterError
-    from headwater.journal.report import RecoveryReport as RecoveryReport
+    from headwater.journal.log.report import RecoveryReport as RecoveryReport
     from headwater.messages import DeadLetter as DeadLetter
-    from headwater.model import Entry as Entry
-    from headwater.model import IDRange as IDRange
-    from headwater.model import PendingEntry as PendingEntry
-    from headwater.model import StreamID as StreamID
     from headwater.version import __version__ as __version__
     from headwater.worker import Again as Again
     from headwater.worker import App as App
@@ -57,19 +57,19 @@ _HOMES = {
     "DeadLetter": "headwater.messages",
     "Delivery": "headwater.worker",
     "Ending": "headwater.worker",
-    "Entry": "headwater.model",
+    "Entry": "headwater.common.model",
     "Failed": "headwater.worker",
     "HeadwaterError": "headwater.errors",
-    "IDRange": "headwater.model",
+    "IDRange": "headwater.common.model",
     "Limit": "headwater.worker",
     "Middleware": "headwater.worker",
-    "PendingEntry": "headwater.model",
+    "PendingEntry": "headwater.common.model",
     "PoolProcessDied": "headwater.worker",
-    "RecoveryReport": "headwater.journal.report",
+    "RecoveryReport": "headwater.journal.log.report",
     "Scheduled": "headwater.worker",
     "Statistics": "headwater.worker",
     "Stream": "headwater.worker",
-    "StreamID": "headwater.model",
+    "StreamID": "headwater.common.model",
     "Tick": "headwater.worker",
     "Use": "headwater.worker",
     "__version__": "headwater.version",

@@ -24,7 +24,7 @@ from headwater.errors import (
     StoreInUse,
     StoreUnusable,
 )
-from headwater.journal.names import file_name
+from headwater.journal.format.names import file_name
 from headwater.server.opening import open_node
 from headwater.testing.server import server_process
 

@@ -13,8 +13,8 @@ import redis
 
 import headwater
 from headwater.client.embedded_opening import node_of
-from headwater.clock import SystemClock
 from headwater.commands.call import Call
+from headwater.common.clock import SystemClock
 from headwater.config.config import Config
 from headwater.errors import NodePoisoned
 from headwater.server.commands import SERVER_FUNCTIONS

@@ -17,8 +17,8 @@ from headwater import RecoveryReport
 from headwater.client.embedded_opening import node_of
 from headwater.config.config import Config
 from headwater.errors import JournalDamaged, NodePoisoned
-from headwater.journal.names import file_name
-from headwater.journal.records import FILE_HEADER_BYTES
+from headwater.journal.format.names import file_name
+from headwater.journal.format.records import FILE_HEADER_BYTES
 from headwater.testing.node import LocalStore
 from headwater.testing.server import server_process
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import headwater
-from headwater.groups.capabilities import probe
-from headwater.groups.member import Member
-from headwater.groups.operation import Refused, perform
-from headwater.groups.ordered import read_new
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.operation import Refused, perform
+from headwater.groups.reading.ordered import read_new
 from headwater.messages import group_reader_key
 from headwater.worker import App, Stream
-from headwater.worker.connections import Connections
+from headwater.worker.store.connections import Connections
 from tests.clusters.clusters import Cluster
 from tests.clusters.ordered_flow import OrderedFlow, flowing_in_order
 from tests.clusters.test_cluster_changes import hand_over, kill, kill_ahead

@@ -11,7 +11,7 @@ import pytest
 from headwater.client.aio.connect import connect
 from headwater.client.routing import SlotMoved
 from headwater.worker import Again, App, Backoff, Dead, Delivery, Stream, Tick
-from headwater.worker.connections import Connections
+from headwater.worker.store.connections import Connections
 from tests.clusters.clusters import Cluster
 from tests.worker.apps import (
     Invoice,

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import pytest
 
-from headwater import limits
 from headwater.commands.table import BY_FULL_NAME
+from headwater.common import limits
 from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
 from headwater.engine.groups import pending

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.common.limits import MAX_INLINE_BYTES_BEFORE_AUTH
 from headwater.config.config import Config
-from headwater.limits import MAX_INLINE_BYTES_BEFORE_AUTH
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Nil, Reply, Simple

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
+from headwater.common.limits import MAX_ERROR_CODES
 from headwater.config.config import Config
 from headwater.errors import CommandError
-from headwater.limits import MAX_ERROR_CODES
 from headwater.server.services.observability.info import render
 from headwater.server.services.scripting.cache import MOST_FROM_EVAL
 from headwater.testing.node import LocalClient, LocalStore, request

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater.config.config import Config
-from headwater.limits import (
+from headwater.common.limits import (
     LIMITED_LOG_LINES,
     LIMITED_LOG_SECONDS,
     MAX_INPUT_BYTES_BEFORE_AUTH,
     MAX_LOGIN_ADDRESSES,
 )
+from headwater.config.config import Config
 from headwater.server.running import Server
 from headwater.server.services.acl.login_delays import FORGET_SECONDS, LoginFailures
 from headwater.server.session.session import Session

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater import limits
 from headwater.commands.footprint import footprint
+from headwater.common import limits
 from headwater.config.config import Config
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Nil

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from headwater.common.limits import MAX_OUTPUT_AHEAD_BYTES
 from headwater.config.clients import OutputLimit, OutputLimits
-from headwater.limits import MAX_OUTPUT_AHEAD_BYTES
 from headwater.testing.clock import ManualClock
 from tests.conformance.wire import Start, connected, encode, exchange, value_of
 

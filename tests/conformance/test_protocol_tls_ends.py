@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
+from headwater.common.limits import HANDSHAKES_PER_TURN, MAX_HANDSHAKE_SECONDS
 from headwater.config.config import Config
-from headwater.limits import HANDSHAKES_PER_TURN, MAX_HANDSHAKE_SECONDS
 from headwater.server.net.driver import LINGER_SECONDS
 from headwater.server.net.loop import EpollLoop
 from headwater.server.running import Server

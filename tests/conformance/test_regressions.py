@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from headwater.engine.check import broken_invariants
-from headwater.journal.records import GROUP_HEADER_BYTES
+from headwater.journal.format.records import GROUP_HEADER_BYTES
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Map, Nil, Reply
 

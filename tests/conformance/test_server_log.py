@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.common.limits import LIMITED_LOG_LINES, LIMITED_LOG_SECONDS, MAX_RECORD_GROUP_BYTES
 from headwater.config.config import Config
 from headwater.engine.facts.facts import FactBuffer
-from headwater.journal.batches import groups_of
-from headwater.journal.flusher import Flusher
-from headwater.journal.journal import Journal
-from headwater.limits import LIMITED_LOG_LINES, LIMITED_LOG_SECONDS, MAX_RECORD_GROUP_BYTES
+from headwater.journal.format.batches import groups_of
+from headwater.journal.log.flusher import Flusher
+from headwater.journal.log.journal import Journal
 from headwater.server.services.records import TurnRecords
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater.config.config import Config
-from headwater.journal.journal import Journal
+from headwater.journal.log.journal import Journal
 from headwater.persistence.replaying import recovered_keyspace
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock

@@ -21,14 +21,14 @@ from random import Random
 from headwater.config.config import Config
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
-from headwater.journal.journal import Journal
-from headwater.journal.names import number_of
-from headwater.journal.records import (
+from headwater.journal.format.names import number_of
+from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     Group,
     file_key,
     read_groups,
 )
+from headwater.journal.log.journal import Journal
 from headwater.server.opening import open_node
 from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalStore

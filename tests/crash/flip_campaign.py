@@ -25,8 +25,8 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import JournalDamaged, StoreUnusable
-from headwater.journal.names import number_of
-from headwater.journal.records import FILE_HEADER_BYTES, file_key, read_groups
+from headwater.journal.format.names import number_of
+from headwater.journal.format.records import FILE_HEADER_BYTES, file_key, read_groups
 from headwater.persistence.replaying import recovered_keyspace
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles

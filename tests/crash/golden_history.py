@@ -27,9 +27,9 @@ from headwater.config.config import Config
 from headwater.engine.facts.facts import FactBuffer
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.replay.replay import Replay
-from headwater.journal.batches import groups_of
-from headwater.journal.images import read_image
-from headwater.journal.journal import Journal
+from headwater.journal.format.batches import groups_of
+from headwater.journal.images.images import read_image
+from headwater.journal.log.journal import Journal
 from headwater.persistence.source import SegmentSource
 from headwater.server.turn.node import Node
 from headwater.testing.files import CrashableFiles

@@ -19,8 +19,8 @@ from random import Random
 from headwater.config.storage import FsyncPolicy
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import NodePoisoned, StoreUnusable
-from headwater.journal.journal import Journal
-from headwater.journal.rotation import Rotation
+from headwater.journal.images.rotation import Rotation
+from headwater.journal.log.journal import Journal
 from headwater.persistence.replaying import log_recovery
 from headwater.testing.files import CrashableFiles
 from tests.alarms import listening

@@ -10,26 +10,27 @@ from types import ModuleType
 
 import pytest
 
+from headwater.common.limits import JOURNAL_FILE_BYTES
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
-from headwater.journal import batches, records, recovery
-from headwater.journal.batches import JournalBatch, groups_of
-from headwater.journal.checksum import bind_groups
-from headwater.journal.closed import read_closed
-from headwater.journal.files import Files
-from headwater.journal.images import ImageWriter, read_image
-from headwater.journal.journal import Journal
-from headwater.journal.manifest import ImageEntry
-from headwater.journal.records import (
+from headwater.journal.disk.files import Files
+from headwater.journal.format import batches, records
+from headwater.journal.format.batches import JournalBatch, groups_of
+from headwater.journal.format.checksum import bind_groups
+from headwater.journal.format.manifest import ImageEntry
+from headwater.journal.format.records import (
     GROUP_HEADER_BYTES,
     begin_group,
     file_key,
     read_groups,
     seal_group,
 )
-from headwater.journal.recovery import Recovery
-from headwater.journal.rotation import Rotation
-from headwater.limits import JOURNAL_FILE_BYTES
+from headwater.journal.images.images import ImageWriter, read_image
+from headwater.journal.images.rotation import Rotation
+from headwater.journal.log import recovery
+from headwater.journal.log.closed import read_closed
+from headwater.journal.log.journal import Journal
+from headwater.journal.log.recovery import Recovery
 from headwater.testing.files import CrashableFiles
 
 Checksum = Callable[[int, memoryview, int, int], int]

@@ -27,8 +27,8 @@ from typing import Any
 from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
 from headwater.errors import HeadwaterError
-from headwater.journal.retention import read_all, read_pasts
-from headwater.journal.segments import segment_numbers
+from headwater.journal.images.retention import read_all, read_pasts
+from headwater.journal.segments.segments import segment_numbers
 from headwater.persistence.reading import StoreReader
 from headwater.persistence.replaying import log_recovery, recovered_keyspace
 from headwater.server.session.session import Session

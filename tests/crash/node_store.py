@@ -16,8 +16,8 @@ from headwater.config.config import Config
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import HeadwaterError
-from headwater.journal.journal import Journal
-from headwater.journal.rotation import Rotation
+from headwater.journal.images.rotation import Rotation
+from headwater.journal.log.journal import Journal
 from headwater.persistence.building import build_image
 from headwater.persistence.order import BuiltImage, CheckpointOrder
 from headwater.server.services import compactions

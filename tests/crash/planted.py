@@ -69,14 +69,14 @@ FAULTS: dict[str, Fault] = {
         "the model",
     ),
     "manifest renamed before the image is synced": Fault(
-        "journal/images.py",
+        "journal/images/images.py",
         "        files.sync(self._name)\n",
         "",
         "crashes",
         "is damaged",
     ),
     "journal dropped before the manifest is durable": Fault(
-        "journal/catalog.py",
+        "journal/images/catalog.py",
         "        self.replace(self.manifest._replace(image=entry, first=first, next_image=entry.number + 1))\n",
         "        for number in journal_numbers(self._files):\n"
         "            if number < first:\n"
@@ -86,28 +86,28 @@ FAULTS: dict[str, Fault] = {
         "is missing",
     ),
     "fsync omitted": Fault(
-        "journal/writing.py",
+        "journal/log/writing.py",
         "        self._files.sync(self.name)\n",
         "",
         "crashes",
         "a state from before it",
     ),
     "fsync of a segment omitted": Fault(
-        "journal/segments.py",
+        "journal/segments/segments.py",
         "                self._files.sync(name)\n",
         "                pass\n",
         "cold",
         "segment-",
     ),
     "CRC of records off": Fault(
-        "journal/records.py",
+        "journal/format/records.py",
         "    if extend_view(seed ^ length, data, offset + 8, end) != checksum:\n        return 0\n",
         "",
         "flips",
         "silent: a state that never existed",
     ),
     "CRC of bodies off": Fault(
-        "journal/blobs.py",
+        "journal/segments/blobs.py",
         "    if found != checksum:\n",
         "    if False:\n",
         "flips",
@@ -124,7 +124,7 @@ FAULTS: dict[str, Fault] = {
         "persistence/building.py",
         "        entry = write_image(files, applying.keyspace, rotation, order.seed)\n",
         "        entry = write_image(files, applying.keyspace, rotation, order.seed)\n"
-        "        from headwater.journal.catalog import Catalog\n"
+        "        from headwater.journal.images.catalog import Catalog\n"
         "        own = Catalog(files)\n"
         "        own.use_image(entry, rotation.first)\n"
         "        own.remove_old()\n",
@@ -139,7 +139,7 @@ FAULTS: dict[str, Fault] = {
         "the journal names segments that were removed",
     ),
     "a file that a rotation cut called unknown": Fault(
-        "journal/recovery.py",
+        "journal/log/recovery.py",
         "            if not continued:\n                self._note_short(file, content)\n",
         "            if self.clean:\n                self._note_short(file, content)\n            if not continued:\n",
         "crashes",

@@ -10,8 +10,8 @@ import logging
 import pytest
 
 from headwater.engine.check import broken_invariants
-from headwater.journal.blobs import HEAD_BYTES
-from headwater.journal.segments import segment_name
+from headwater.journal.segments.blobs import HEAD_BYTES
+from headwater.journal.segments.segments import segment_name
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 from tests.segment_scan import scan_segment

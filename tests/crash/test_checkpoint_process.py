@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.journal.files import DiskFiles
-from headwater.journal.manifest import read_manifest
-from headwater.journal.records import Synced
-from headwater.journal.rotation import Rotation
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.format.manifest import read_manifest
+from headwater.journal.format.records import Synced
+from headwater.journal.images.rotation import Rotation
 from headwater.persistence.digest import source_digest
 from headwater.persistence.helper import OTHER_SOURCES
 from headwater.persistence.order import CheckpointFailed, CheckpointOrder

@@ -6,8 +6,9 @@ import pytest
 
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
-from headwater.journal import names, repair
-from headwater.journal.catalog import Catalog
+from headwater.journal.format import names
+from headwater.journal.images.catalog import Catalog
+from headwater.journal.log import repair
 from headwater.testing.files import CrashableFiles
 from tests.crash import campaign
 from tests.crash.journal_campaign import Campaign, failing

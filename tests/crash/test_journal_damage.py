@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.config.storage import FsyncPolicy
-from headwater.journal.checksum import place_mask
+from headwater.journal.format.checksum import place_mask
 from tests.crash import damage_campaign
 from tests.crash.damage_campaign import KINDS, Campaign
 
@@ -46,7 +46,9 @@ def test_records_that_are_not_bound_to_their_positions_are_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A test of the test: without the mask a duplicated record is applied twice."""
-    monkeypatch.setattr("headwater.journal.names.JournalFile.key", property(lambda self: None))
+    monkeypatch.setattr(
+        "headwater.journal.format.names.JournalFile.key", property(lambda self: None)
+    )
     monkeypatch.setattr(damage_campaign, "file_key", lambda number: None)
     assert place_mask(0, 1)
     campaign = Campaign("no", seed=1).run()

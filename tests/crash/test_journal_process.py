@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.replaying import log_recovery
 from tests.alarms import listening
 from tests.crash.journal_tools import fact, open_journal
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 WRITER = """
 import sys
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from tests.crash.journal_tools import open_journal, write_turn
 journal, facts = open_journal(DiskFiles(sys.argv[1]), policy="always", file_bytes=16384)
 turn, number = journal.recovery.last_turn, len(facts)
@@ -32,7 +32,7 @@ while True:
 
 FILLER = """
 import os, sys
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from tests.crash.journal_tools import facts_in, open_journal, turn_of, fact
 directory = sys.argv[1]
 journal, _ = open_journal(DiskFiles(directory), policy="always", file_bytes=262144)

@@ -15,10 +15,10 @@ import pytest
 import redis
 
 import headwater
-from headwater import limits
+from headwater.common import limits
 from headwater.config.config import Config
 from headwater.errors import HeadwaterError
-from headwater.journal.retention import oldest_past
+from headwater.journal.images.retention import oldest_past
 from headwater.persistence.checking import check_store
 from headwater.persistence.reading import StoreReader
 from headwater.testing.clock import ManualClock

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from headwater.journal.reads import OPEN_FILES
-from headwater.journal.segments import segment_numbers
+from headwater.journal.disk.reads import OPEN_FILES
+from headwater.journal.segments.segments import segment_numbers
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerProcess
 from tests.crash.node_store import SmallFiles, tiny_segments

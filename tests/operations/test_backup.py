@@ -15,8 +15,8 @@ import redis
 
 import headwater
 from headwater.errors import StoreInUse, StoreUnusable
-from headwater.journal.files import DiskFiles
-from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.disk.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.persistence.backup import back_up, restore_at
 from headwater.persistence.checking import check_store
 from headwater.testing.server import ServerProcess, server_process

@@ -26,7 +26,7 @@ import pytest
 
 import headwater
 from headwater.errors import StoreUnusable
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.backup import back_up, restore_at
 from headwater.persistence.checking import check_store
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from headwater.common.model import StreamID
 from headwater.config.config import Config
 from headwater.errors import StoreUnusable
-from headwater.journal.files import DiskFiles
-from headwater.journal.journal import Journal
-from headwater.journal.records import FILE_HEADER_BYTES
-from headwater.model import StreamID
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.format.records import FILE_HEADER_BYTES
+from headwater.journal.log.journal import Journal
 from headwater.persistence.backup import back_up, restore_at
 from headwater.persistence.checking import check_store
 from headwater.persistence.disk_use import streams_on_disk

@@ -15,10 +15,10 @@ import pytest
 import redis
 
 import headwater
+from headwater.common.model import StreamID
 from headwater.errors import StoreUnusable
-from headwater.journal.files import DiskFiles
-from headwater.journal.manifest import read_manifest
-from headwater.model import StreamID
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.format.manifest import read_manifest
 from headwater.persistence.checking import StoreCheck, check_store
 from headwater.persistence.history import entry_history
 from headwater.testing.server import server_process

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headwater.errors import HeadwaterError
-from headwater.groups.member import join
-from headwater.groups.operation import Operation
-from headwater.groups.pending import pending
+from headwater.groups.membership.member import join
+from headwater.groups.protocol.operation import Operation
+from headwater.groups.reports.pending import pending
 from headwater.operations.explaining import look_if_there
 from headwater.operations.metrics import samples
 from headwater.operations.positions import reset_back, trim_to_length

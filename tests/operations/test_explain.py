@@ -12,12 +12,12 @@ import pytest
 import redis
 
 from headwater.cli.output import UNHEALTHY
-from headwater.groups.consumers import ConsumerInfo, ConsumerState
-from headwater.groups.early_claims import note_early
-from headwater.groups.operation import run
-from headwater.groups.pending import SILENT_MS
-from headwater.groups.poison import Record, write
-from headwater.groups.settling import How
+from headwater.groups.membership.consumers import ConsumerInfo, ConsumerState
+from headwater.groups.protocol.operation import run
+from headwater.groups.reading.poison import Record, write
+from headwater.groups.reports.early_claims import note_early
+from headwater.groups.reports.pending import SILENT_MS
+from headwater.groups.settling.settling import How
 from headwater.operations.causes import causes
 from headwater.operations.explaining import Explanation, explained, gone_groups, look
 from tests.command_line import in_thread

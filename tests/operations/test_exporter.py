@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.cli.exporter import StoreCollector
 from headwater.cli.query import query
+from headwater.common.prometheus import serve
 from headwater.operations.metrics import GROUPS, TABLE
-from headwater.prometheus import serve
 from tests.waiting import eventually
 from tests.worker.core import Core
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.groups.claiming import Delivered
-from headwater.groups.member import join
-from headwater.groups.operation import run
-from headwater.groups.settling import How
+from headwater.groups.membership.member import join
+from headwater.groups.protocol.operation import run
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.settling.settling import How
 from headwater.operations.explaining import explained, look
 from tests.worker.core import CLAIM_AFTER_MS, Core
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.journal.files import DiskFiles
-from headwater.model import StreamID
+from headwater.common.model import StreamID
+from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.history import EntryEvent, What, entry_history
 from headwater.testing.server import server_process
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.operation import run
-from headwater.groups.settling import How
-from headwater.groups.ticks import add_ticks, declare_rule
+from headwater.groups.protocol.operation import run
+from headwater.groups.settling.settling import How
+from headwater.groups.settling.ticks import add_ticks, declare_rule
 from headwater.operations.entries import PAGE, Condition, last
 from tests.worker.core import Core, stepped
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from headwater.cli.exporter import StoreCollector
 from headwater.cli.query import query
-from headwater.names import text_of
+from headwater.common.names import text_of
 
 pytestmark = pytest.mark.slow
 

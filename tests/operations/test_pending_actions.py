@@ -11,10 +11,10 @@ import pytest
 from headwater.cli.output import OutputFormat
 from headwater.cli.pending_actions import Change
 from headwater.errors import HeadwaterError
-from headwater.groups.capabilities import Capabilities
-from headwater.groups.operation import Operation
-from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState
-from headwater.groups.settling import How
+from headwater.groups.protocol.capabilities import Capabilities
+from headwater.groups.protocol.operation import Operation
+from headwater.groups.reports.pending import GroupInfo, PendingDelivery, PendingState
+from headwater.groups.settling.settling import How
 from headwater.operations.actions import Done, Selection, _by_owner
 from tests.worker.core import Core, stepped
 
@@ -146,8 +146,8 @@ def test_an_entry_that_another_consumer_has_claimed_since_is_left_alone(
     core: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a preview of an entry, which another consumer claims afterwards
-    from headwater.groups.operation import run
-    from headwater.groups.pending import groups
+    from headwater.groups.protocol.operation import run
+    from headwater.groups.reports.pending import groups
     from headwater.operations import actions
 
     (first, *_others) = three_pending(core)
@@ -218,8 +218,8 @@ def test_what_was_done_before_a_refusal_is_reported_and_recorded(
     core: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given entries that are acknowledged one at a time
-    from headwater.groups.operation import run
-    from headwater.groups.pending import groups
+    from headwater.groups.protocol.operation import run
+    from headwater.groups.reports.pending import groups
     from headwater.operations import actions
 
     monkeypatch.setattr(actions, "PAGE", 1)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from headwater.common.names import quoted, text_of
 from headwater.messages import dead_letter_fields, dead_letter_stream
-from headwater.names import quoted, text_of
 
 Run = Callable[..., str]
 

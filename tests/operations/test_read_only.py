@@ -16,7 +16,7 @@ import redis
 
 import headwater
 from headwater.errors import StoreInUse
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.checking import check_store
 from headwater.testing.server import server_process
 from tests.mounts import (

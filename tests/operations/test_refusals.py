@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.groups.operation import run
+from headwater.groups.protocol.operation import run
 from headwater.operations.readiness import Readiness, readiness
 from headwater.operations.refusals import ServerRefusal, refusals
 from headwater.testing.server import server_process

@@ -14,7 +14,7 @@ import redis
 
 import headwater
 from headwater.errors import HeadwaterError
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.checking import check_store
 from headwater.persistence.repairing import RepairPlan, plan_repair
 from headwater.testing.server import server_process

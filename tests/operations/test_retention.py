@@ -13,9 +13,9 @@ import pytest
 import redis
 
 import headwater
+from headwater.common.model import StreamID
 from headwater.errors import ConfigError, StoreInUse, StoreUnusable
-from headwater.journal.files import DiskFiles
-from headwater.model import StreamID
+from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.backup import back_up
 from headwater.persistence.checking import check_store
 from headwater.persistence.history import What, entry_history

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from headwater import App, Stream
-from headwater.groups.operation import Operation, Refused, run
+from headwater.groups.protocol.operation import Operation, Refused, run
 from headwater.operations.scheduled import PAGE, cancel_all
 
 pytestmark = pytest.mark.slow

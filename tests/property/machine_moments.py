@@ -13,9 +13,9 @@ from headwater.config.config import Config
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import StoreUnusable
-from headwater.journal.files import DiskFiles
-from headwater.journal.journal import Journal
-from headwater.journal.retention import oldest_past
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.images.retention import oldest_past
+from headwater.journal.log.journal import Journal
 from headwater.persistence.backup import restore_at
 from headwater.persistence.reading import keyspace_at
 from headwater.persistence.replaying import recovered_keyspace

@@ -8,7 +8,7 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from headwater.limits import MAX_DURATION_MS
+from headwater.common.limits import MAX_DURATION_MS
 from headwater.testing.node import Word
 from tests.property.machine import MOST, TIMES
 from tests.property.machine_idempotency import IdempotencyMachine

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.limits import PENDING_BLOCK_RECORDS
+from headwater.common.limits import PENDING_BLOCK_RECORDS
 from tests.property.machine_pipelined import PipelinedMachine
 from tests.property.model_campaign import Run, explained, history
 

@@ -6,7 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from headwater.clock import Clock
+from headwater.common.clock import Clock
 from headwater.spark.archive.archiver import Archived, Archiver
 from headwater.spark.archive.contents import ArchiveFile
 from headwater.spark.archive.manifest import Manifest

@@ -11,11 +11,11 @@ from typing import Any
 
 import redis
 
-from headwater.groups.capabilities import probe
-from headwater.groups.claiming import Delivered, MemberReader
-from headwater.groups.member import Member, join
-from headwater.groups.operation import run
-from headwater.groups.settling import How, Settlement, settle
+from headwater.groups.membership.member import Member, join
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.operation import run
+from headwater.groups.reading.claiming import Delivered, MemberReader
+from headwater.groups.settling.settling import How, Settlement, settle
 from headwater.spark.log_mode.offsets import Offset
 from tests.spark.queries import Query
 from tests.spark.stores import Shop

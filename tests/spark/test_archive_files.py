@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.common.model import MIN_ID, IDRange, StreamID
 from headwater.errors import DecodeError
-from headwater.model import MIN_ID, IDRange, StreamID
 from headwater.spark.archive.archiver import Archiver
 from headwater.spark.archive.contents import Segment, inline
 from headwater.spark.archive.files import DayWriter, PartWriter, bodies_of, day_of, typed_columns

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.common.model import MIN_ID, IDRange, StreamID
 from headwater.errors import DataLoss, DeclarationError
-from headwater.model import MIN_ID, IDRange, StreamID
 from headwater.spark import archived_files
 from headwater.spark.archive import leftovers, merging
 from headwater.spark.archive.contents import Segment, inline

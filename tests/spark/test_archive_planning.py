@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import DataLoss
-from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.archive.planning import ArchivePlanner
 from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.options import parse_options

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.model import StreamID
+from headwater.common.model import StreamID
 from headwater.spark.archive.archiver import Archiver
 from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
 from headwater.spark.core.queries import committed

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from headwater.common.model import MIN_ID, StreamID
 from headwater.errors import DataLoss, DeclarationError
-from headwater.model import MIN_ID, StreamID
 from headwater.spark.core.completeness import (
     Finding,
     LastSeen,

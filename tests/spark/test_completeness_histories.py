@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.model import StreamID
+from headwater.common.model import StreamID
 from headwater.spark.core.positions import Position
 from headwater.spark.log_mode.offsets import positions_of
 from tests.spark.queries import Query

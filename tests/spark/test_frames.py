@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import headwater.spark
+from headwater.common.model import StreamID
 from headwater.errors import DeclarationError
-from headwater.model import StreamID
 from headwater.spark import embedded, frames
 from headwater.spark.core.options import OPTIONS, parse_options
 from tests.spark.stores import Shop

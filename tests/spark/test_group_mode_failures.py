@@ -137,8 +137,8 @@ def test_a_group_that_vanishes_while_a_batch_runs_does_not_stop_it(shop: Shop) -
 def test_entries_that_another_member_registered_again_are_settled(
     shop: Shop, worker: Consumer
 ) -> None:
-    from headwater.groups.member import rejoin
-    from headwater.groups.operation import run
+    from headwater.groups.membership.member import rejoin
+    from headwater.groups.protocol.operation import run
 
     shop.add("s", range(1, 6))
     with member_query(shop) as query:
@@ -157,7 +157,7 @@ def test_a_lost_connection_is_reopened_and_loses_nothing(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a connection that is lost after each of the first read replies, together with the reply
-    from headwater.groups import claiming
+    from headwater.groups.reading import claiming
 
     shop.add("s", range(1, 1001))
     lost = 0

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from headwater.common.model import MAX_ID, MIN_ID, IDRange
 from headwater.errors import DataLoss, HeadwaterError
-from headwater.model import MAX_ID, MIN_ID, IDRange
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.core.ranges import EntryRange

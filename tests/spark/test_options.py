@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
+from headwater.common.model import StreamID
 from headwater.errors import DeclarationError
-from headwater.model import StreamID
 from headwater.spark.core.options import SourceOptions, parse_options
 
 URL = "redis://localhost:6379"

@@ -35,7 +35,7 @@ for package in {PACKAGES!r}:
     found = importlib.import_module("headwater.spark." + package)
     for module in pkgutil.walk_packages(found.__path__, found.__name__ + "."):
         importlib.import_module(module.name)
-import headwater.client.sync.connect, headwater.groups.operation
+import headwater.client.sync.connect, headwater.groups.protocol.operation
 print(headwater.__file__)
 """
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.common.model import MAX_ID, MIN_ID, IDRange, StreamID
 from headwater.errors import HeadwaterError, ProtocolError
-from headwater.model import MAX_ID, MIN_ID, IDRange, StreamID
 from headwater.spark.core.options import parse_options
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.decoding.page import ListPage, Page

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
-from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core import counters
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.lua_planning import LuaPlanner

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import DeclarationError
-from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core.planners import planner
 from headwater.spark.core.planning import Planner
 from headwater.spark.core.positions import Position, ReadSpan

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from headwater.model import MAX_ID, MIN_ID, StreamID
+from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.decoding.page import MAX_TIMESTAMP_MS
 from headwater.spark.log_mode.pushdown import Bounds, PushdownReader, id_bounds, timestamp_bounds
 from headwater.spark.source import HeadwaterSource

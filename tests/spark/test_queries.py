@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.common.model import StreamID
 from headwater.errors import HeadwaterError
-from headwater.model import StreamID
 from headwater.spark.core.options import parse_options
 from headwater.spark.core.queries import RENEW_MS, Register, committed, forget
 from headwater.spark.core.store import SourceStore

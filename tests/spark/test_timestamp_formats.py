@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.common.model import MIN_ID
 from headwater.errors import DeclarationError, DecodeError
-from headwater.model import MIN_ID
 from headwater.spark.archive.contents import Segment
 from headwater.spark.archive.files import typed_columns
 from headwater.spark.archive.reading import needs_no_decoder

@@ -27,7 +27,7 @@ def test_an_extension_was_compiled_from_the_current_sources(module: HotModule) -
 
 def test_pure_mode_loads_sources_only() -> None:
     # Given every hot module imported with HEADWATER_PURE=1
-    names = [module.name for module in hot_modules(PACKAGE)] or ["headwater.model"]
+    names = [module.name for module in hot_modules(PACKAGE)] or ["headwater.common.model"]
     program = (
         "import sys, importlib\n"
         f"for name in {names!r}: importlib.import_module(name)\n"

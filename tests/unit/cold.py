@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from headwater import limits
+from headwater.common import limits
 from headwater.config.config import Config
 from headwater.testing.node import LocalClient, LocalStore
 

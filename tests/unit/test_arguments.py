@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.common.limits import MAX_COUNT
 from headwater.errors import CommandError
-from headwater.limits import MAX_COUNT
 from headwater.resp.arguments import ID_ERROR, INTEGER_ERROR, Arguments, parse_id
 from headwater.resp.scanner import Scanner
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.common.model import flat_words
 from headwater.engine.check import broken_invariants
 from headwater.engine.entries import entry_log
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
-from headwater.model import flat_words
 from tests.unit.keyspaces import keyspace_of
 
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import headwater
-from headwater.journal.manifest import ImageEntry
+from headwater.journal.format.manifest import ImageEntry
 from headwater.persistence import digest
 from headwater.persistence.order import (
     BuiltImage,

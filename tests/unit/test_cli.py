@@ -12,8 +12,8 @@ import pytest
 import headwater
 from headwater.cli import info, main, progress
 from headwater.cli.progress import Busy
+from headwater.common.moments import length_ms, milliseconds_of
 from headwater.errors import JavaMissing, StoreInUse
-from headwater.moments import length_ms, milliseconds_of
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

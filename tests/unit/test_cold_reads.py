@@ -6,7 +6,7 @@ import pytest
 
 from headwater.engine.bodies.bodies import place_of
 from headwater.engine.check import broken_invariants
-from headwater.journal.segments import segment_name
+from headwater.journal.segments.segments import segment_name
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 from tests.unit.cold import cold_store, fill, finish_reads, made, small_blocks, store_all

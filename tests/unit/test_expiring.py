@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headwater.commands.values import strings
+from headwater.common.limits import MAX_KEYS_EXPIRED_AT_ONCE
 from headwater.config.config import Config
-from headwater.limits import MAX_KEYS_EXPIRED_AT_ONCE
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Nil, Simple
 

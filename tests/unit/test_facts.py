@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from headwater.common.model import flat_words
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
 from headwater.engine.facts import facts
@@ -18,7 +19,6 @@ from headwater.engine.replay.replay import apply
 from headwater.engine.streams.idempotency import Idempotency
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.storing import StoredRecord
-from headwater.model import flat_words
 from tests.property.state import picture
 from tests.unit.keyspaces import keyspace_of
 

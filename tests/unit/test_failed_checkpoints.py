@@ -7,14 +7,14 @@ import random
 
 import pytest
 
-from headwater.journal.names import (
+from headwater.journal.format.names import (
     file_name,
     image_name,
     image_numbers,
     past_name,
     past_numbers,
 )
-from headwater.journal.retention import image_number, read_all, read_pasts
+from headwater.journal.images.retention import image_number, read_all, read_pasts
 from headwater.persistence.building import write_image
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure

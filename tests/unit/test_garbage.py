@@ -8,11 +8,11 @@ from collections import deque
 
 import pytest
 
+from headwater.common.limits import SMALL_GARBAGE
+from headwater.common.model import flat_words
 from headwater.engine.keyspace.garbage import free
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
-from headwater.limits import SMALL_GARBAGE
-from headwater.model import flat_words
 from headwater.testing.node import LocalStore
 
 LARGE = 4 * SMALL_GARBAGE

@@ -15,9 +15,9 @@ import pytest
 import redis
 
 import headwater
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
 from headwater.config.config import Config
-from headwater.journal.batches import JournalBatch
+from headwater.journal.format.batches import JournalBatch
 from headwater.persistence.applying import Applying
 from headwater.server import opening
 from headwater.server.net.sockets import Connection

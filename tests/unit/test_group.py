@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.common.model import UNKNOWN, flat_words, id_pairs
 from headwater.engine.check import broken_invariants
 from headwater.engine.groups.consumer import NEVER, GroupConsumer
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.groups.pending import NOWHERE
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
-from headwater.model import UNKNOWN, flat_words, id_pairs
 from tests.unit.keyspaces import keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"

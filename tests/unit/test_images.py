@@ -6,7 +6,8 @@ from array import array
 
 import pytest
 
-from headwater import limits
+from headwater.common import limits
+from headwater.common.model import flat_words
 from headwater.engine.bodies.block_account import HOT
 from headwater.engine.check import broken_invariants
 from headwater.engine.facts.facts import FactBuffer
@@ -17,7 +18,6 @@ from headwater.engine.image.image_facts import GROUP_BYTES, IMAGE_KINDS
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.replay.replay import KINDS, Replay
 from headwater.engine.streams.stream import StoredStream
-from headwater.model import flat_words
 from tests.property.state import picture
 from tests.stored import MemoryBlobs
 from tests.unit.test_sealing import add, body, seal, sealed

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.common.limits import MAX_BLOB_IDS_BYTES, MAX_RECORD_GROUP_BYTES
 from headwater.engine.bodies.blobs import CHECKSUM_BYTES, BlobPlace
-from headwater.journal import blobs
-from headwater.journal.blobs import (
+from headwater.journal.segments import blobs
+from headwater.journal.segments.blobs import (
     FIRST,
     SECOND,
     BlobDamaged,
@@ -16,9 +17,8 @@ from headwater.journal.blobs import (
     find_head,
     head_bytes,
 )
-from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segments import segment_name
-from headwater.limits import MAX_BLOB_IDS_BYTES, MAX_RECORD_GROUP_BYTES
+from headwater.journal.segments.segment_reader import SegmentReader
+from headwater.journal.segments.segments import segment_name
 from headwater.testing.files import CrashableFiles
 from tests.blobs import SEED, parts_of, writer_of
 from tests.segment_scan import scan_segment

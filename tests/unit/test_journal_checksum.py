@@ -8,7 +8,7 @@ import google_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.journal.records import GROUP_HEADER_BYTES, begin_group, seal_group
+from headwater.journal.format.records import GROUP_HEADER_BYTES, begin_group, seal_group
 
 
 @given(

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
+from headwater.common.limits import MAX_RECORD_GROUP_BYTES
 from headwater.errors import StoreUnusable
-from headwater.journal.journal import Journal
-from headwater.journal.records import GROUP_HEADER_BYTES
-from headwater.limits import MAX_RECORD_GROUP_BYTES
+from headwater.journal.format.records import GROUP_HEADER_BYTES
+from headwater.journal.log.journal import Journal
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import fact, facts_in, open_journal, turn_of, write_turn
 

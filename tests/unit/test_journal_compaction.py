@@ -7,9 +7,9 @@ import errno
 import pytest
 
 from headwater.engine.bodies.blobs import BlobPlace
-from headwater.journal.compaction import Compaction, compact, sparse_segments
-from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segments import segment_name, segment_numbers
+from headwater.journal.segments.compaction import Compaction, compact, sparse_segments
+from headwater.journal.segments.segment_reader import SegmentReader
+from headwater.journal.segments.segments import segment_name, segment_numbers
 from headwater.testing import ManualClock
 from headwater.testing.files import CrashableFiles
 from tests.blobs import SEED, check_readable, parts_of, writer_of

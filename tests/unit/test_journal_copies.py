@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.journal.copies import copy_file
+from headwater.journal.disk.copies import copy_file
 
 MIB = 1024 * 1024
 DATA = random.Random(3).randbytes(3 * MIB) + bytes(5000) + b"the end"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.errors import JournalDamaged, StoreUnusable
-from headwater.journal.records import (
+from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
     Synced,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import ForkedStore, JournalDamaged, StoreInUse
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import MANIFEST, correct_manifest, fact, open_journal, write_turn
 

@@ -9,9 +9,9 @@ import pytest
 
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import NodePoisoned
-from headwater.journal.batches import groups_of
-from headwater.journal.flusher import Flusher
-from headwater.journal.journal import Journal
+from headwater.journal.format.batches import groups_of
+from headwater.journal.log.flusher import Flusher
+from headwater.journal.log.journal import Journal
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import fact, facts_in, open_journal, write_turn

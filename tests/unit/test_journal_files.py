@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import ForkedStore, StoreInUse, StoreUnusable
-from headwater.journal.files import DiskFiles, Files
+from headwater.journal.disk.files import DiskFiles, Files
 from headwater.testing.files import CrashableFiles
 from tests.descriptors import descriptors_left
 
@@ -194,7 +194,7 @@ def test_the_error_names_the_process_that_locks_a_directory(tmp_path: Path) -> N
     # Given a process that has locked a directory
     program = (
         "import sys\n"
-        "from headwater.journal.files import DiskFiles\n"
+        "from headwater.journal.disk.files import DiskFiles\n"
         "files = DiskFiles(sys.argv[1]); files.lock()\n"
         "print('held', flush=True); sys.stdin.read()\n"
     )

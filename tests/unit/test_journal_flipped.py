@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from headwater.errors import JournalDamaged
-from headwater.journal.flipped import FLIPPED_RECORD_BYTES, flipped_bit
-from headwater.journal.records import (
+from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     GROUP_HEADER_BYTES,
     begin_group,
@@ -14,6 +13,7 @@ from headwater.journal.records import (
     read_groups,
     seal_group,
 )
+from headwater.journal.log.flipped import FLIPPED_RECORD_BYTES, flipped_bit
 from tests.crash.journal_tools import FIRST, SEED, Written, bound, copied, open_journal
 
 KEY = file_key(1)

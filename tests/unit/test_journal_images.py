@@ -7,14 +7,15 @@ import errno
 import pytest
 
 from headwater.errors import JournalDamaged, StoreUnusable
-from headwater.journal import batches, images
-from headwater.journal.closed import read_closed
-from headwater.journal.images import ImageWriter, read_image
-from headwater.journal.journal import Journal
-from headwater.journal.manifest import ImageEntry
-from headwater.journal.names import JournalFile
-from headwater.journal.records import Synced, file_header, read_file_header
-from headwater.journal.recovery import Recovery
+from headwater.journal.format import batches
+from headwater.journal.format.manifest import ImageEntry
+from headwater.journal.format.names import JournalFile
+from headwater.journal.format.records import Synced, file_header, read_file_header
+from headwater.journal.images import images
+from headwater.journal.images.images import ImageWriter, read_image
+from headwater.journal.log.closed import read_closed
+from headwater.journal.log.journal import Journal
+from headwater.journal.log.recovery import Recovery
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import (
     FIRST,

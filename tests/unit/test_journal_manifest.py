@@ -9,9 +9,9 @@ import re
 import pytest
 
 from headwater.errors import JournalDamaged, StoreUnusable
-from headwater.journal.catalog import Catalog
-from headwater.journal.manifest import ImageEntry, StoreManifest, read_manifest
-from headwater.journal.records import Synced
+from headwater.journal.format.manifest import ImageEntry, StoreManifest, read_manifest
+from headwater.journal.format.records import Synced
+from headwater.journal.images.catalog import Catalog
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import (
     FIRST,

@@ -9,9 +9,9 @@ import pytest
 
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
-from headwater.journal.checksum import bind_groups, extend_view, place_mask
-from headwater.journal.names import JournalFile
-from headwater.journal.records import (
+from headwater.journal.format.checksum import bind_groups, extend_view, place_mask
+from headwater.journal.format.names import JournalFile
+from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
     Group,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from headwater.errors import NodePoisoned, StoreUnusable
-from headwater.journal.content import Content
-from headwater.journal.journal import Journal
+from headwater.journal.disk.content import Content
+from headwater.journal.log.journal import Journal
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import fact, facts_in, open_journal, turn_of, write_turn
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import ForkedStore, StoreUnusable
-from headwater.journal import reads as reads_module
-from headwater.journal import system
-from headwater.journal.files import DiskFiles, Files
-from headwater.journal.reads import DiskReads
+from headwater.journal.disk import reads as reads_module
+from headwater.journal.disk import system
+from headwater.journal.disk.files import DiskFiles, Files
+from headwater.journal.disk.reads import DiskReads
 from headwater.testing.files import CrashableFiles
 
 plain = pytest.mark.skipif(

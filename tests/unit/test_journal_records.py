@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.journal.records import (
+from headwater.common.limits import MAX_RECORD_GROUP_BYTES
+from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     GROUP_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
@@ -26,7 +27,6 @@ from headwater.journal.records import (
     seal_group,
     synced_group,
 )
-from headwater.limits import MAX_RECORD_GROUP_BYTES
 
 SEED = 77
 U64 = st.integers(0, 2**64 - 1)

@@ -6,17 +6,17 @@ import pytest
 
 from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
-from headwater.journal import batches
-from headwater.journal.batches import groups_of
-from headwater.journal.journal import Journal
-from headwater.journal.records import (
+from headwater.journal.format import batches
+from headwater.journal.format.batches import groups_of
+from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
     file_key,
     read_groups,
     read_synced,
 )
-from headwater.journal.recovery import Recovery
+from headwater.journal.log.journal import Journal
+from headwater.journal.log.recovery import Recovery
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import (
     FIRST,

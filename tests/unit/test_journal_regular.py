@@ -12,10 +12,10 @@ import pytest
 
 import headwater
 from headwater.errors import StoreUnusable
-from headwater.journal.batches import groups_of
-from headwater.journal.files import DiskFiles
-from headwater.journal.journal import Journal
-from headwater.journal.locks import LOCK_NAME
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.disk.locks import LOCK_NAME
+from headwater.journal.format.batches import groups_of
+from headwater.journal.log.journal import Journal
 from headwater.testing.clock import ManualClock
 
 DATA_FILES = [LOCK_NAME, "journal-000001", "journal-000002"]

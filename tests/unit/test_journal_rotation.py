@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from headwater.common.limits import JOURNAL_FILE_BYTES
 from headwater.errors import NodePoisoned, StoreUnusable
-from headwater.journal.files import DiskFiles
-from headwater.journal.journal import Journal
-from headwater.journal.manifest import ImageEntry, read_manifest
-from headwater.journal.records import read_file_header
-from headwater.journal.rotation import Rotation
-from headwater.limits import JOURNAL_FILE_BYTES
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.format.manifest import ImageEntry, read_manifest
+from headwater.journal.format.records import read_file_header
+from headwater.journal.images.rotation import Rotation
+from headwater.journal.log.journal import Journal
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import (
     Written,

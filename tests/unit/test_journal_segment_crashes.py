@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from headwater.engine.bodies.blobs import BlobPlace
-from headwater.journal.blobs import BlobDamaged
-from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segments import segment_name, segment_numbers
+from headwater.journal.segments.blobs import BlobDamaged
+from headwater.journal.segments.segment_reader import SegmentReader
+from headwater.journal.segments.segments import segment_name, segment_numbers
 from headwater.testing.files import CrashableFiles
 from tests.blobs import SEED, check_readable, parts_of, writer_of
 from tests.segment_scan import scan_segment

@@ -10,11 +10,11 @@ import pytest
 
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.errors import JournalDamaged
-from headwater.journal.blobs import BlobDamaged
-from headwater.journal.files import DiskFiles
-from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
-from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segments import (
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.format.records import FILE_HEADER_BYTES, read_file_header
+from headwater.journal.segments.blobs import BlobDamaged
+from headwater.journal.segments.segment_reader import SegmentReader
+from headwater.journal.segments.segments import (
     segment_header,
     segment_name,
     segment_number,

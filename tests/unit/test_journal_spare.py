@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.journal.records import FILE_HEADER_BYTES, read_file_header
+from headwater.journal.format.records import FILE_HEADER_BYTES, read_file_header
 from tests.crash.journal_tools import (
     FIRST,
     MANIFEST,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headwater.journal import system
-from headwater.journal.system import allocate, used_bytes
+from headwater.journal.disk import system
+from headwater.journal.disk.system import allocate, used_bytes
 
 MIB = 1024 * 1024
 SIZE = 8 * MIB

@@ -6,7 +6,7 @@ Each expected text has one operation per line.
 from __future__ import annotations
 
 from headwater.config.storage import FsyncPolicy
-from headwater.journal.journal import Journal
+from headwater.journal.log.journal import Journal
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import open_journal, write_turn
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.journal.images import ImageWriter
+from headwater.journal.images.images import ImageWriter
 from tests.unit.test_journal_transcript import Story, expect, manifest
 
 

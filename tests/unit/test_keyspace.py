@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from headwater.common.model import flat_words
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.database import NO_EXPIRY, Database
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.model import flat_words
 from tests.unit.keyspaces import keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"

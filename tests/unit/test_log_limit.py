@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from headwater.limits import LIMITED_LOG_LINES, LIMITED_LOG_SECONDS
-from headwater.log_limit import LimitedLog
+from headwater.common.limits import LIMITED_LOG_LINES, LIMITED_LOG_SECONDS
+from headwater.common.log_limit import LimitedLog
 from headwater.testing.clock import ManualClock
 
 TEMPLATE = "client %d is disconnected"

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from headwater.common.limits import MAX_LOG_MESSAGE
 from headwater.config.config import Config
 from headwater.errors import ConfigError
-from headwater.limits import MAX_LOG_MESSAGE
 from headwater.server.log import (
     JsonFormatter,
     LogHandler,

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
+from headwater.common.moments import iso_time
 from headwater.errors import DecodeError, EncodeError
 from headwater.messages import (
     codec_for,
@@ -25,7 +26,6 @@ from headwater.messages import (
     related_key,
     trace_text,
 )
-from headwater.moments import iso_time
 
 
 class Line(msgspec.Struct):

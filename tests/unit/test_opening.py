@@ -10,8 +10,8 @@ import pytest
 from headwater.config.config import Config
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import JournalDamaged
-from headwater.journal.files import DiskFiles
-from headwater.journal.journal import Journal
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.log.journal import Journal
 from headwater.persistence.dumping import DumpedGroup, dumped_groups
 from headwater.server.opening import open_node
 from headwater.testing.files import CrashableFiles

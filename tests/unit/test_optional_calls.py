@@ -42,8 +42,8 @@ from pathlib import Path
 import pytest
 
 from headwater.config.config import Config
-from headwater.journal.files import DiskFiles
-from headwater.journal.system import allocate, used_bytes
+from headwater.journal.disk.files import DiskFiles
+from headwater.journal.disk.system import allocate, used_bytes
 from headwater.server.net.loop import HAS_EPOLL
 from headwater.server.replacement import replace_file
 from headwater.server.services import memory_use
@@ -81,7 +81,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0  # no new privileges
 assert libc.prctl(22, 2, program) == 0, os.strerror(ctypes.get_errno())  # seccomp, a filter
 
 import headwater, redis
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.backup import back_up
 from headwater.persistence.checking import check_store
 from headwater.testing.server import server_process

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.engine.bodies.sealed_block import SealedBlock, marks_of, start_in
-from headwater.memory import append_entry
-from headwater.packing import find_packed, index_entries, pack_ids, unpack_ids
+from headwater.native.memory import append_entry
+from headwater.native.packing import find_packed, index_entries, pack_ids, unpack_ids
 
 MOST = 2**64 - 1
 IDS = st.lists(

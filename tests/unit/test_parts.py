@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from headwater import limits
+from headwater.common import limits
 from headwater.engine.bodies.codecs import make_codec
 from headwater.engine.bodies.sealed_block import (
     SealedBlock,
@@ -19,7 +19,7 @@ from headwater.engine.bodies.sealed_block import (
     unpack,
     unpacked,
 )
-from headwater.memory import append_entry
+from headwater.native.memory import append_entry
 
 COUNT = 240
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.common.model import flat_words, id_pairs
 from headwater.engine.groups import pending
 from headwater.engine.groups.pending import NOBODY, NOWHERE, PendingList
-from headwater.model import flat_words, id_pairs
 
 ID = tuple[int, int]
 Record = tuple[int, int, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.groups.poison import NO_RECORD, Record, alone, judge, outlived
+from headwater.groups.reading.poison import NO_RECORD, Record, alone, judge, outlived
 
 RULE = [
     # the record, the count with the claim, whether the owner was silent, the new record

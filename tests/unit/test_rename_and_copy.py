@@ -9,13 +9,13 @@ from operator import mod
 
 import pytest
 
+from headwater.common.limits import SMALL_GARBAGE
+from headwater.common.model import flat_words
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.database import Database
 from headwater.engine.keyspace.keyspace import Keyspace, events
 from headwater.engine.replay.replay import apply
 from headwater.engine.streams.stream import StoredStream
-from headwater.limits import SMALL_GARBAGE
-from headwater.model import flat_words
 from tests.property.state import picture
 from tests.unit.keyspaces import keyspace_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwater.engine.bodies.bodies import place_of
 from headwater.engine.check import broken_invariants
-from headwater.journal.segments import segment_name, segment_numbers
+from headwater.journal.segments.segments import segment_name, segment_numbers
 from headwater.testing.node import LocalClient, LocalStore, Word, request
 from tests.unit.cold import (
     cold_store,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.common.limits import MAX_ARGUMENTS, MAX_BULK_BYTES, MAX_INLINE_BYTES
 from headwater.errors import ProtocolError
-from headwater.limits import MAX_ARGUMENTS, MAX_BULK_BYTES, MAX_INLINE_BYTES
 from headwater.resp import scanner as scanner_module
 from headwater.resp.arguments import Arguments
 from headwater.resp.scanner import Scanner

@@ -11,7 +11,7 @@ import pytest
 
 from headwater.commands.call import Call
 from headwater.commands.dispatch import find_command
-from headwater.limits import MAX_SCRIPT_CALL_BYTES, MAX_SCRIPT_TEXT_BYTES
+from headwater.common.limits import MAX_SCRIPT_CALL_BYTES, MAX_SCRIPT_TEXT_BYTES
 from headwater.resp.arguments import Arguments
 from headwater.server.services.scripting import interpreter
 from headwater.testing.node import LocalStore

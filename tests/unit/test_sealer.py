@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from headwater import limits
+from headwater.common import limits
 from headwater.config.config import Config
 from headwater.engine.bodies.bodies import codecs
 from headwater.engine.check import broken_invariants

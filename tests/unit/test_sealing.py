@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwater import limits
+from headwater.common import limits
 from headwater.engine.bodies.block_account import HOT, KEPT
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace

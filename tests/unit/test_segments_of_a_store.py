@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headwater import limits
+from headwater.common import limits
 from headwater.engine.check import broken_invariants
-from headwater.journal.segments import segment_name, segment_numbers
+from headwater.journal.segments.segments import segment_name, segment_numbers
 from headwater.persistence.checking import check_store
 from headwater.persistence.reading import keyspace_at
 from headwater.server.services import compactions, sealer

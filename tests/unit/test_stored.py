@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headwater import limits
+from headwater.common import limits
 from headwater.engine.bodies.codecs import make_codec
 from headwater.engine.bodies.sealed_block import ColdBlocks, SealedBlock
 from headwater.engine.check import broken_invariants

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.common.model import UNKNOWN, flat_words
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
-from headwater.model import UNKNOWN, flat_words
 from tests.unit.keyspaces import keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"

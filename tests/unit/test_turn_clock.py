@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from headwater.clock import SystemClock
+from headwater.common.clock import SystemClock
 from headwater.server.services.clock_jumps import ClockJumps
 from headwater.server.services.turn_clock import TurnClock
 from headwater.testing.clock import START_MS, ManualClock

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headwater.groups.settling import Addition, How, Settlement
+from headwater.groups.settling.settling import Addition, How, Settlement
 from headwater.messages import DeadLetter, parse_dead_letter
 from headwater.worker import Again, Backoff, Dead, Delivery, Stream
-from headwater.worker.decide import UNRECORDED_MS, Policy, decide
-from headwater.worker.outcome import (
+from headwater.worker.declare.decide import UNRECORDED_MS, Policy, decide
+from headwater.worker.declare.outcome import (
     Condemned,
     Crashed,
     Exhausted,
@@ -24,7 +24,7 @@ from headwater.worker.outcome import (
     Undecodable,
     Unrecorded,
 )
-from headwater.worker.results import Results
+from headwater.worker.settle.results import Results
 
 NOW = 1_700_000_000_000
 RETRY = Policy(5, Backoff("1s", factor=2, ceiling="5m", jitter=0), "dead", Random(0))

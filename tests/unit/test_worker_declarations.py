@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
+from headwater.common.durations import milliseconds
 from headwater.errors import DeclarationError
 from headwater.worker import Again, App, Backoff, Delivery, Stream, Use
-from headwater.worker.declaration import Consumer, declare
-from headwater.worker.durations import milliseconds
-from headwater.worker.process_pool import ProcessPool
+from headwater.worker.declare.declaration import Consumer, declare
+from headwater.worker.run.process_pool import ProcessPool
 
 
 class Order(msgspec.Struct):

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from headwater.groups.capabilities import Capabilities
-from headwater.groups.claiming import Delivered
-from headwater.groups.member import Member
-from headwater.worker.clocks import LoopClock
-from headwater.worker.freshness import Freshness
-from headwater.worker.owned import Owned, State
-from headwater.worker.pool import Pool
-from headwater.worker.waiting import Changes
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.capabilities import Capabilities
+from headwater.groups.reading.claiming import Delivered
+from headwater.worker.declare.owned import Owned, State
+from headwater.worker.leases.freshness import Freshness
+from headwater.worker.run.pool import Pool
+from headwater.worker.store.clocks import LoopClock
+from headwater.worker.store.waiting import Changes
 
 
 def an_entry(number: int = 1) -> Owned:

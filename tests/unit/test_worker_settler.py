@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from headwater.groups.capabilities import Capabilities
-from headwater.groups.claiming import Delivered
-from headwater.groups.member import Member
-from headwater.groups.settling import Addition, How, Settlement, SettleOutcome
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.capabilities import Capabilities
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.settling.settling import Addition, How, Settlement, SettleOutcome
 from headwater.testing import ManualClock
-from headwater.worker.outcome import Ending
-from headwater.worker.owned import Owned
-from headwater.worker.settle import (
+from headwater.worker.declare.outcome import Ending
+from headwater.worker.declare.owned import Owned
+from headwater.worker.settle.settle import (
     ALONE_BYTES,
     BATCH,
     BATCH_RESULTS,

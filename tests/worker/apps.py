@@ -16,9 +16,9 @@ import redis.exceptions
 
 from headwater.messages import DeadLetter, dead_letter_stream, parse_dead_letter
 from headwater.worker import App, Backoff, Dead, Limit, Stream
-from headwater.worker.clocks import LoopClock
-from headwater.worker.connections import Connections
 from headwater.worker.running import Running
+from headwater.worker.store.clocks import LoopClock
+from headwater.worker.store.connections import Connections
 
 PATIENCE_SECONDS = 30.0
 """Longest time that `eventually` waits. Only a failing test waits that long."""

@@ -8,11 +8,13 @@ from typing import Any
 
 import redis
 
-from headwater.groups import capabilities, claiming, settling
-from headwater.groups.claiming import Delivered, MemberReader
-from headwater.groups.member import Member, join
-from headwater.groups.operation import Command, Operation, run, single
-from headwater.groups.settling import Addition, How, Settlement, SettleOutcome
+from headwater.groups.membership.member import Member, join
+from headwater.groups.protocol import capabilities
+from headwater.groups.protocol.operation import Command, Operation, run, single
+from headwater.groups.reading import claiming
+from headwater.groups.reading.claiming import Delivered, MemberReader
+from headwater.groups.settling import settling
+from headwater.groups.settling.settling import Addition, How, Settlement, SettleOutcome
 from headwater.messages import group_settings_key
 
 CLAIM_AFTER_MS = 60_000

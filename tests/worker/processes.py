@@ -26,7 +26,7 @@ MARK = "HEADWATER_TEST_WORKER"
 
 
 class WorkerProcess:
-    """A process of ``headwater.worker.process``, or ``headwater work`` with its children."""
+    """A process of ``headwater.worker.process.main``, or ``headwater work`` with its children."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ def _ended(worker: WorkerProcess) -> Iterator[None]:
 @contextmanager
 def one_worker(url: str, *, target: str = SHOP, **environment: str) -> Iterator[WorkerProcess]:
     """A worker process without a supervisor."""
-    command = [sys.executable, "-m", "headwater.worker.process", target]
+    command = [sys.executable, "-m", "headwater.worker.process.main", target]
     worker = WorkerProcess(command, url=url, environment=environment)
     with _ended(worker):
         yield worker
@@ -120,7 +120,8 @@ def workers_of(parent: int) -> list[int]:
     return [
         pid
         for pid in children(parent)
-        if "headwater.worker.process" in (line := command_line(pid)) and ONLY_SUSPECTS not in line
+        if "headwater.worker.process.main" in (line := command_line(pid))
+        and ONLY_SUSPECTS not in line
     ]
 
 

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from headwater.groups.operation import Refused
+from headwater.groups.protocol.operation import Refused
 from headwater.worker import App
-from headwater.worker.availability import Availability
+from headwater.worker.store.availability import Availability
 from tests.worker.apps import Order, eventually, orders, working
 
 REFUSED = ConnectionRefusedError("Error 111 connecting to localhost:1. Connection refused.")

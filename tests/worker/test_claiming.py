@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from headwater.groups.claiming import Delivered
-from headwater.groups.member import join
-from headwater.groups.operation import Operation, single
-from headwater.groups.settling import How
-from headwater.groups.trimmed import unread_lost
+from headwater.groups.membership.member import join
+from headwater.groups.protocol.operation import Operation, single
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.reports.trimmed import unread_lost
+from headwater.groups.settling.settling import How
 from headwater.messages import delays_key, due_key
 from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.test_groups import CLAIMABLE_IDLE_MS, add, in_lua

@@ -10,7 +10,7 @@ from faststream import AckPolicy
 from faststream.redis import RedisBroker, StreamSub
 from faststream.redis.annotations import RedisStreamMessage
 
-from headwater.groups.consumers import WORKER_NAME
+from headwater.groups.membership.consumers import WORKER_NAME
 from headwater.worker import App, Delivery, Stream
 from headwater.worker.running import unique_name
 from tests.worker.apps import Invoice, Order, Store, eventually, working

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.dead_letters import bury
-from headwater.groups.operation import run
-from headwater.groups.settling import How, settle
+from headwater.groups.protocol.operation import run
+from headwater.groups.settling.dead_letters import bury
+from headwater.groups.settling.settling import How, settle
 from tests.worker.core import Core
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headwater.errors import HeadwaterError
-from headwater.groups.consumers import ConsumerState, consumers, reap
-from headwater.groups.settling import How
+from headwater.groups.membership.consumers import ConsumerState, consumers, reap
+from headwater.groups.settling.settling import How
 from tests.worker.core import Core
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker import App, Delivery, Use
-from headwater.worker.open_apps import open_apps
+from headwater.worker.declare.open_apps import open_apps
 from tests.worker.apps import Order, Store, eventually, orders
 from tests.worker.runs import run
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from headwater.worker import Again, App, Dead, Use
-from headwater.worker.lifespan import StartFailed
+from headwater.worker.declare.lifespan import StartFailed
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders
 from tests.worker.runs import run
 
@@ -285,7 +285,7 @@ async def stuck_at_the_end() -> AsyncIterator[str]:
 async def test_a_dependency_that_does_not_close_does_not_delay_the_stop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headwater.worker.lifespan.CLOSING_SECONDS", 0.01)
+    monkeypatch.setattr("headwater.worker.declare.lifespan.CLOSING_SECONDS", 0.01)
     app = App("headwater://memory")
 
     @app.consumer(orders, group="g")

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from headwater.errors import DeclarationError
-from headwater.groups import dead_letters, replay
-from headwater.groups.expired import read_expired
-from headwater.groups.operation import perform, run
+from headwater.groups.protocol.operation import perform, run
+from headwater.groups.reports.expired import read_expired
+from headwater.groups.settling import dead_letters, replay
 from headwater.messages import dead_letter_stream
 from headwater.operations.explaining import explained, look
 from headwater.worker import Again, App, Batch, Delivery, Ending, Middleware
-from headwater.worker.clocks import LoopClock
-from headwater.worker.connections import Connections
 from headwater.worker.running import Running
+from headwater.worker.store.clocks import LoopClock
+from headwater.worker.store.connections import Connections
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 from tests.worker.runs import run as run_app
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.backup_writer import BackupWriter, Round, write_quiet
-from headwater.groups.group_backup import FIELDS, MOST, parse
-from headwater.groups.member import Remade, join, rejoin
-from headwater.groups.operation import server_ms
-from headwater.groups.session import ROUNDS, GroupSession
-from headwater.groups.settling import How, Settlement
+from headwater.groups.membership.backup_writer import BackupWriter, Round, write_quiet
+from headwater.groups.membership.group_backup import FIELDS, MOST, parse
+from headwater.groups.membership.member import Remade, join, rejoin
+from headwater.groups.protocol.operation import server_ms
+from headwater.groups.settling.session import ROUNDS, GroupSession
+from headwater.groups.settling.settling import How, Settlement
 from headwater.messages import delays_key, group_backup_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import (

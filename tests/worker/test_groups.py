@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.groups.dead_letters import page
-from headwater.groups.member import retire
-from headwater.groups.operation import run, single
-from headwater.groups.replay import replay
-from headwater.groups.settling import Addition, How, Settlement, SettleOutcome, settle
+from headwater.groups.membership.member import retire
+from headwater.groups.protocol.operation import run, single
+from headwater.groups.settling.dead_letters import page
+from headwater.groups.settling.replay import replay
+from headwater.groups.settling.settling import Addition, How, Settlement, SettleOutcome, settle
 from headwater.messages import dead_letter_fields
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core

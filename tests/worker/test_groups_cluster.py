@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.groups import capabilities
-from headwater.groups.operation import run, single
-from headwater.groups.settling import Addition, How, Settlement, settle
+from headwater.groups.protocol import capabilities
+from headwater.groups.protocol.operation import run, single
+from headwater.groups.settling.settling import Addition, How, Settlement, settle
 from headwater.messages import delays_key
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headwater.worker import Ending, Middleware
-from headwater.worker.statistics import Counters
+from headwater.worker.declare.statistics import Counters
 from tests.guides import GUIDES
 
 TEXT = (GUIDES / "worker-apps.md").read_text(encoding="utf-8")

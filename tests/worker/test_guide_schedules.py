@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from headwater.worker.schedules import MOST_MISSED, MOST_TICKS, ON_TIME_MS, SHORTEST_MS
+from headwater.worker.declare.schedules import MOST_MISSED, MOST_TICKS, ON_TIME_MS, SHORTEST_MS
 from tests.guides import GUIDES
 
 TEXT = (GUIDES / "schedules.md").read_text(encoding="utf-8")

@@ -19,11 +19,11 @@ import redis.asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from headwater.errors import HeadwaterError
-from headwater.worker import health
-from headwater.worker.health import Health, WorkerHealth, judged
-from headwater.worker.metrics import metrics_text
-from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Counters
-from headwater.worker.supervisor_pipe import ReceivedReports, Reports
+from headwater.worker.declare.statistics import ConsumerProgress, ConsumerStatistics, Counters
+from headwater.worker.observe import health
+from headwater.worker.observe.health import Health, WorkerHealth, judged
+from headwater.worker.observe.metrics import metrics_text
+from headwater.worker.observe.supervisor_pipe import ReceivedReports, Reports
 from tests.worker import shop
 from tests.worker.apps import eventually
 from tests.worker.processes import WorkerProcess, supervised, workers_of

@@ -10,7 +10,7 @@ import pytest
 
 from headwater.errors import DeclarationError
 from headwater.worker import App, Use
-from headwater.worker.lifespan import StartFailed
+from headwater.worker.declare.lifespan import StartFailed
 from headwater.worker.loop import TaskEnded
 from tests.worker.apps import Order, Store, eventually, orders
 from tests.worker.runs import run
@@ -41,7 +41,7 @@ def handled(app: App) -> None:
 async def test_a_slow_start_function_is_logged(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headwater.worker.lifespan.SLOW_SECONDS", 0.001)
+    monkeypatch.setattr("headwater.worker.declare.lifespan.SLOW_SECONDS", 0.001)
     app = store.app()
     handled(app)
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.hung import read_said, write_hung, write_transfers
-from headwater.groups.operation import run as run_operation
-from headwater.groups.pending import groups
+from headwater.groups.protocol.operation import run as run_operation
+from headwater.groups.reports.hung import read_said, write_hung, write_transfers
+from headwater.groups.reports.pending import groups
 from headwater.operations.causes import CauseName, causes
 from headwater.operations.observation import observe
 from headwater.worker import App, Batch
-from headwater.worker.health import judged
-from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Counters
-from headwater.worker.supervisor_pipe import ReceivedReports, Reports
+from headwater.worker.declare.statistics import ConsumerProgress, ConsumerStatistics, Counters
+from headwater.worker.observe.health import judged
+from headwater.worker.observe.supervisor_pipe import ReceivedReports, Reports
 from tests.worker.apps import Order, Store, eventually, orders, working
 from tests.worker.core import Core
 

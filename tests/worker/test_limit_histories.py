@@ -11,9 +11,11 @@ import pytest
 import redis
 
 import headwater
-from headwater.groups.capabilities import probe
-from headwater.groups.claiming import Delivered
-from headwater.groups.limits import (
+from headwater.groups.membership.member import Member, join
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.operation import run
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.reading.limits import (
     LAST_RESORT_MS,
     Asked,
     LimitPlace,
@@ -23,9 +25,7 @@ from headwater.groups.limits import (
     take_places,
     take_tokens,
 )
-from headwater.groups.member import Member, join
-from headwater.groups.operation import run
-from headwater.groups.settling import How, Settlement, renew, settle
+from headwater.groups.settling.settling import How, Settlement, renew, settle
 from headwater.testing.clock import ManualClock
 from tests.worker.core import Core
 

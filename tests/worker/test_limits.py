@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from headwater.errors import DeclarationError
-from headwater.groups.operation import run
-from headwater.groups.pending import PendingState, pending
+from headwater.groups.protocol.operation import run
+from headwater.groups.reports.pending import PendingState, pending
 from headwater.operations.explaining import entry as explain_entry
 from headwater.operations.explaining import explained, look
 from headwater.worker import Again, App, Batch, Delivery, Limit, Stream
-from headwater.worker.clocks import sleep
+from headwater.worker.store.clocks import sleep
 from headwater.worker.testing import AppTest
 
 

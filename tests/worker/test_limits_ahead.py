@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from headwater.worker import App, Delivery, Limit
-from headwater.worker.clocks import sleep
-from headwater.worker.connections import Connections
 from headwater.worker.running import Running
+from headwater.worker.store.clocks import sleep
+from headwater.worker.store.connections import Connections
 from headwater.worker.testing import AppTest
 from tests.worker.test_limits import Call, calls, memory, most_in
 

@@ -12,7 +12,7 @@ import pytest
 from headwater.errors import DeclarationError, NotSent
 from headwater.messages import Pairs
 from headwater.worker import Again, App, Dead, Delivery, Ending, Middleware
-from headwater.worker.middleware import Chain
+from headwater.worker.declare.middleware import Chain
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 
 Next = Callable[[], Awaitable[Any]]
@@ -339,7 +339,7 @@ async def test_middleware_sees_every_way_to_publish(store: Store) -> None:
 async def test_middleware_sees_the_error_of_a_message_that_was_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.worker.publish_retry.RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr("headwater.worker.publish.publish_retry.RECONNECT_SECONDS", 0.0)
     log = Log()
     app = App("redis://localhost:1", middleware=[log])
     async with app:

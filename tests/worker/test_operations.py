@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.groups.operation import Command, Operation, Refused, run_together, single
+from headwater.groups.protocol.operation import Command, Operation, Refused, run_together, single
 from tests.worker.core import Core
 
 

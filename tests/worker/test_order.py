@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from headwater.errors import DeclarationError
-from headwater.groups.operation import perform
+from headwater.groups.protocol.operation import perform
 from headwater.operations.causes import Cause, CauseName
 from headwater.operations.explaining import entry as explain_entry
 from headwater.worker import Again, App, Backoff, Batch, Dead, Delivery, Stream

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.claiming import Delivered
-from headwater.groups.operation import Operation
-from headwater.groups.ordered import (
+from headwater.groups.protocol.operation import Operation
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.reading.ordered import (
     Claimed,
     NotTheReader,
     claim,
@@ -20,7 +20,7 @@ from headwater.groups.ordered import (
     release_reader_key,
     take_reader_key,
 )
-from headwater.groups.settling import How
+from headwater.groups.settling.settling import How
 from headwater.messages import group_reader_key
 from tests.worker.core import CLAIM_AFTER_MS, Core, stepped
 
@@ -187,7 +187,7 @@ def test_a_claim_reports_settled_and_deleted_entries(reader: Core) -> None:
 
 
 def test_pending_entries_are_listed_in_pages(reader: Core, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.groups.ordered.PAGE", 2)
+    monkeypatch.setattr("headwater.groups.reading.ordered.PAGE", 2)
     ids = add(reader, 5)
     read(reader)
     reader.client.xdel("s", ids[4])

@@ -11,10 +11,10 @@ import pytest
 
 from headwater.messages import group_reader_key
 from headwater.worker import Again, App, Backoff, Dead, Delivery
-from headwater.worker.clocks import LoopClock
-from headwater.worker.connections import Connections
-from headwater.worker.quarantine import Suspects
+from headwater.worker.read.quarantine import Suspects
 from headwater.worker.running import Running
+from headwater.worker.store.clocks import LoopClock
+from headwater.worker.store.connections import Connections
 from tests.worker.apps import Store, buried, elapsed, eventually, killed, worker, working
 from tests.worker.processes import ROOT
 from tests.worker.test_order import Seen, Step, by_key, parked, settled, steps

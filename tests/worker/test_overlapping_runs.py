@@ -11,11 +11,11 @@ import pytest
 import redis
 
 import headwater
-from headwater.groups.capabilities import probe
-from headwater.groups.claiming import Delivered
-from headwater.groups.member import Member, join
-from headwater.groups.operation import run
-from headwater.groups.settling import Addition, How, Settlement, renew, settle
+from headwater.groups.membership.member import Member, join
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.operation import run
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.settling.settling import Addition, How, Settlement, renew, settle
 from headwater.testing.clock import ManualClock
 from tests.worker.core import Core
 

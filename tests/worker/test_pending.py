@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headwater.errors import HeadwaterError
-from headwater.groups.pending import GroupPending, PendingFilter, PendingState, pending
-from headwater.groups.settling import How
+from headwater.groups.reports.pending import GroupPending, PendingFilter, PendingState, pending
+from headwater.groups.settling.settling import How
 from tests.worker.core import CLAIM_AFTER_MS, Core
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import headwater
-from headwater.groups.poison import Record
+from headwater.groups.reading.poison import Record
 from headwater.messages import poison_key
 from headwater.worker import Delivery
 from tests.worker.apps import (

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import redis
 
-from headwater.groups.claiming import Delivered
-from headwater.groups.operation import run, single
-from headwater.groups.poison import Record, alone, heard, judged, records, sweep, write
-from headwater.groups.settling import How
+from headwater.groups.protocol.operation import run, single
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.reading.poison import Record, alone, heard, judged, records, sweep, write
+from headwater.groups.settling.settling import How
 from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.test_groups import add
 

@@ -14,7 +14,7 @@ import pytest
 
 from headwater.messages import DeadLetter, poison_key
 from headwater.worker import App, Delivery, Middleware, Stream
-from headwater.worker.lifespan import StartFailed
+from headwater.worker.declare.lifespan import StartFailed
 from tests.processes import children, command_line, runs
 from tests.worker.apps import Store, eventually, working
 from tests.worker.pool_jobs import (

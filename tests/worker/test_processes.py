@@ -11,7 +11,7 @@ import pytest
 
 from headwater.client.sync.connect import connect
 from headwater.messages import poison_key
-from headwater.worker import embedded_store
+from headwater.worker.process import embedded_store
 from tests.processes import children, runs
 from tests.worker import shop
 from tests.worker.apps import Store, eventually

@@ -11,8 +11,9 @@ import pytest
 import redis
 
 from headwater.errors import EncodeError, HeadwaterError, NotSent
-from headwater.groups.operation import Refused
-from headwater.worker import App, Stream, publish_retry
+from headwater.groups.protocol.operation import Refused
+from headwater.worker import App, Stream
+from headwater.worker.publish import publish_retry
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 
 

@@ -10,10 +10,11 @@ import pytest
 import redis.asyncio
 
 from headwater.errors import DeclarationError, HeadwaterError, NotReplicated, OutcomeUnknown
-from headwater.groups.operation import Refused
+from headwater.groups.protocol.operation import Refused
 from headwater.messages import later_key
-from headwater.worker import App, Stream, publish_retry
-from headwater.worker import stream as streams
+from headwater.worker import App, Stream
+from headwater.worker.declare import stream as streams
+from headwater.worker.publish import publish_retry
 from tests.worker.apps import Order, Store, eventually
 from tests.worker.restarts import restarting
 

@@ -14,15 +14,16 @@ import redis
 import redis.asyncio
 import redis.exceptions
 
+from headwater.common.limits import JOURNAL_FILE_BYTES
 from headwater.errors import NotReplicated, NotSent
-from headwater.groups.adding import Adding
-from headwater.groups.operation import Refused
-from headwater.groups.settling import Addition
-from headwater.limits import JOURNAL_FILE_BYTES
+from headwater.groups.protocol.operation import Refused
+from headwater.groups.settling.adding import Adding
+from headwater.groups.settling.settling import Addition
 from headwater.testing.files import CrashableFiles
 from headwater.testing.server import server_thread
-from headwater.worker import App, Stream, publish_retry
-from headwater.worker import stream as streams
+from headwater.worker import App, Stream
+from headwater.worker.declare import stream as streams
+from headwater.worker.publish import publish_retry
 from tests import peers
 from tests.worker.apps import Order, eventually
 from tests.worker.outages import OUTAGES, PEERS, Outage

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwater.errors import NotSent, OutcomeUnknown
-from headwater.worker import App, Stream, publish_retry, publishing
+from headwater.worker import App, Stream
+from headwater.worker.publish import publish_retry, publishing
 from tests import peers
 from tests.worker.apps import Order, eventually
 from tests.worker.restarts import Restarting, restarting

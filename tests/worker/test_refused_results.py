@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import redis.asyncio
 
-from headwater.groups.settling import Addition
+from headwater.groups.settling.settling import Addition
 from headwater.testing.server import server_process
 from headwater.worker import App, Delivery, Stream
 from tests import peers

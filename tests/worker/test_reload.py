@@ -15,7 +15,7 @@ import redis
 
 from headwater.errors import DeclarationError
 from headwater.worker import App
-from headwater.worker.source_watch import SourceWatch
+from headwater.worker.process.source_watch import SourceWatch
 from tests.worker.apps import Order, eventually, orders
 from tests.worker.processes import WorkerProcess, supervised
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.backup_writer import BackupWriter, Round
-from headwater.groups.session import GroupSession
-from headwater.groups.settling import How
+from headwater.groups.membership.backup_writer import BackupWriter, Round
+from headwater.groups.settling.session import GroupSession
+from headwater.groups.settling.settling import How
 from headwater.messages import SIGN_CONSUMER, group_backup_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.groups.content import CONTENT_BYTES
-from headwater.groups.dead_letters import bury, find, page
-from headwater.groups.operation import Command, Operation, run
-from headwater.groups.replay import Replayed, ReplayResult, replay
-from headwater.groups.settling import settle
+from headwater.groups.protocol.content import CONTENT_BYTES
+from headwater.groups.protocol.operation import Command, Operation, run
+from headwater.groups.settling.dead_letters import bury, find, page
+from headwater.groups.settling.replay import Replayed, ReplayResult, replay
+from headwater.groups.settling.settling import settle
 from headwater.messages import DeadLetter
 from tests.worker.core import Core, stepped
 

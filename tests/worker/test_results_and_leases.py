@@ -12,8 +12,8 @@ import pytest
 from headwater.errors import DeclarationError
 from headwater.messages import early_claims_key
 from headwater.worker import App, Delivery
+from headwater.worker.declare.statistics import Counters
 from headwater.worker.running import Running
-from headwater.worker.statistics import Counters
 from tests.worker.apps import (
     Invoice,
     Order,

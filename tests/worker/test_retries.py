@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headwater.groups import claiming
+from headwater.groups.reading import claiming
 from headwater.worker import Again, Backoff, Dead, Delivery
 from tests.worker.apps import (
     Invoice,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from headwater.errors import DeclarationError, HeadwaterError, NotReplicated
-from headwater.groups.capabilities import probe
-from headwater.groups.member import join
-from headwater.groups.operation import perform
-from headwater.groups.scheduling import GROUP, publish_by_script, publisher_of
+from headwater.groups.membership.member import join
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.operation import perform
+from headwater.groups.settling.scheduling import GROUP, publish_by_script, publisher_of
 from headwater.messages import later_key
 from headwater.worker import App, Scheduled, Stream, scheduler
-from headwater.worker import stream as streams
+from headwater.worker.declare import stream as streams
 from tests.worker.apps import (
     Invoice,
     Order,
@@ -118,7 +118,7 @@ async def test_a_worker_that_is_killed_loses_no_scheduled_message(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a message that a worker has read, but not delayed, when it was killed
-    from headwater.groups import scheduling
+    from headwater.groups.settling import scheduling
 
     monkeypatch.setattr(scheduling, "CLAIM_AFTER_MS", 300)
     app, handled = billing(store)
@@ -214,7 +214,7 @@ async def test_one_step_of_the_script_moves_few_messages_or_a_megabyte(
 async def test_a_worker_that_is_killed_while_it_publishes_many_loses_none_and_repeats_none(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headwater.groups import scheduling
+    from headwater.groups.settling import scheduling
 
     monkeypatch.setattr(scheduling, "CLAIM_AFTER_MS", 300)
     count = 3_000

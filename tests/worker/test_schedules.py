@@ -16,8 +16,8 @@ from headwater import App, Delivery, Tick
 from headwater.errors import DeclarationError
 from headwater.messages import ticks_key
 from headwater.testing.server import ServerThread
-from headwater.worker import schedules
-from headwater.worker.schedules import MOST_MISSED, Cron, Every
+from headwater.worker.declare import schedules
+from headwater.worker.declare.schedules import MOST_MISSED, Cron, Every
 from tests.worker.apps import Order, Store, buried, eventually, killed, orders, worker, working
 
 SWEEPS = "test.sweep"

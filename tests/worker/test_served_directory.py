@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from headwater.client.sync.connect import connect
-from headwater.worker import App, socket_file
+from headwater.worker import App
+from headwater.worker.store import socket_file
 from tests.processes import children, runs
 from tests.worker import shop
 from tests.worker.apps import eventually

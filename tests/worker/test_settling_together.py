@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.claiming import Delivered
-from headwater.groups.settling import MOST_WORDS, Addition, How, Settlement, SettleOutcome, settle
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.settling.settling import (
+    MOST_WORDS,
+    Addition,
+    How,
+    Settlement,
+    SettleOutcome,
+    settle,
+)
 from tests.worker.core import Core
 
 ENTRIES = 100

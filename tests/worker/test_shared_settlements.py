@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.settling import SHARED_WORDS, Addition, How, Settlement, SettleOutcome, settle
+from headwater.groups.settling.settling import (
+    SHARED_WORDS,
+    Addition,
+    How,
+    Settlement,
+    SettleOutcome,
+    settle,
+)
 from tests.worker.core import Core
 
 RESULTS = 40

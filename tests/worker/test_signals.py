@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headwater.worker import waiting
+from headwater.worker.store import waiting
 
 
 async def test_a_task_that_suppressed_its_cancellation_is_cancelled_again(

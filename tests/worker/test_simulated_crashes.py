@@ -49,7 +49,7 @@ def test_the_trials_find_results_published_in_a_second_step(
     monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
     # Given a fault: results are published first and settled in a second step
-    monkeypatch.setattr("headwater.groups.settling.one_step", lambda *_: False)
+    monkeypatch.setattr("headwater.groups.settling.settling.one_step", lambda *_: False)
     # When workers die at one step after the other
     found = (text for trial in each_step(scenario, first=50) for text in trial.run())
     # Then a trial finds a result that was published twice
@@ -63,7 +63,7 @@ def test_the_trials_find_a_reader_that_does_not_load_pending_entries(
     # Given a fault: a process that becomes the reader of an ordered group does not load pending entries
     async def note(*_: object) -> None: ...
 
-    monkeypatch.setattr("headwater.worker.ordered_fetch.OrderedFetch._list", note)
+    monkeypatch.setattr("headwater.worker.read.ordered_fetch.OrderedFetch._list", note)
     # When readers die at one step after the other
     found = (text for trial in each_step("keys", first=50) for text in trial.run())
     # Then a trial finds a message that ran out of order

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headwater.groups.hung import read_said
-from headwater.groups.member import Member
-from headwater.groups.operation import perform
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import perform
+from headwater.groups.reports.hung import read_said
 from headwater.worker import App, Stream
 from tests.worker.apps import Order, Store, eventually, orders, working
 from tests.worker.proxy import proxy

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headwater.worker import Again, App, Backoff, Dead, Delivery
-from headwater.worker.statistics import ConsumerProgress, ConsumerStatistics, Counters
+from headwater.worker.declare.statistics import ConsumerProgress, ConsumerStatistics, Counters
 from tests.worker.apps import (
     Invoice,
     Order,

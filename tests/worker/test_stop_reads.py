@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from headwater.groups.claiming import Delivered
-from headwater.groups.member import Member
-from headwater.groups.operation import Operation
-from headwater.groups.trimmed import unread_lost
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import Operation
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.reports.trimmed import unread_lost
 from tests.worker.apps import Order, Store, eventually, orders, worker
 
 
@@ -31,7 +31,7 @@ async def test_a_stop_while_the_reader_checks_for_losses_prevents_the_read(
         stopping.append(asyncio.create_task(running.stop(10)))
         return (yield from unread_lost(member))
 
-    monkeypatch.setattr("headwater.worker.fetch.unread_lost", look)
+    monkeypatch.setattr("headwater.worker.read.fetch.unread_lost", look)
     running.start()
     await eventually(lambda: stopping)
     reader = loop.fetcher.reader

@@ -6,9 +6,9 @@ import pytest
 import redis.exceptions as theirs
 
 from headwater.errors import DeclarationError, Disconnected, StoreClosed
-from headwater.groups.operation import GroupVanished, Refused
-from headwater.groups.store_errors import Remedy, Step, remedy
-from headwater.worker.connections import LONGEST_PAUSE, Pause, deadline_s
+from headwater.groups.protocol.operation import GroupVanished, Refused
+from headwater.groups.protocol.store_errors import Remedy, Step, remedy
+from headwater.worker.store.connections import LONGEST_PAUSE, Pause, deadline_s
 
 JOINED = [step for step in Step if step is not Step.JOIN]
 

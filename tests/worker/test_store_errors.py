@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from headwater.groups.operation import Refused, perform, single
+from headwater.groups.protocol.operation import Refused, perform, single
 from headwater.testing.server import server_process
 from headwater.worker import App, Delivery
 from tests import peers

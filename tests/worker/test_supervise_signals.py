@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headwater.worker.supervise import send_signal
+from headwater.worker.process.supervise import send_signal
 
 
 @pytest.fixture(autouse=True)

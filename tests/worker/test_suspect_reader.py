@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headwater.groups.claiming import Delivered
-from headwater.groups.poison import Record
-from headwater.groups.settling import How
-from headwater.groups.suspect_reader import SuspectReader
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.reading.poison import Record
+from headwater.groups.reading.suspect_reader import SuspectReader
+from headwater.groups.settling.settling import How
 from headwater.messages import delays_key, poison_key
 from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.test_groups import add

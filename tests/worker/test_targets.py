@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import DeclarationError
-from headwater.worker.targets import AppBroken, find_app
+from headwater.worker.process.targets import AppBroken, find_app
 
 
 @pytest.fixture

@@ -162,6 +162,6 @@ async def test_a_batch_is_linked_to_its_messages(store: Store, spans: Spans) -> 
 def test_without_its_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     monkeypatch.delitem(sys.modules, "headwater.worker.tracing")
-    monkeypatch.delitem(sys.modules, "headwater.trace_context")
+    monkeypatch.delitem(sys.modules, "headwater.common.trace_context")
     with pytest.raises(DeclarationError, match=r"pip install 'headwater\[otel\]'"):
         import headwater.worker.tracing  # noqa: F401

@@ -14,7 +14,7 @@ def entry_id(text: str) -> str:
     >>> entry_id("1526569498055")
     '1526569498055-0'
     """
-    from headwater.model import StreamID
+    from headwater.common.model import StreamID
 
     try:
         return str(StreamID.parse(text if "-" in text else f"{text}-0"))
@@ -26,7 +26,7 @@ def entry_id(text: str) -> str:
 
 def duration(text: str) -> str:
     """Check a length of time. Raises `HeadwaterError` if it is not one."""
-    from headwater.worker.durations import milliseconds
+    from headwater.common.durations import milliseconds
 
     milliseconds(text, what="duration", least_ms=0)
     return text
@@ -34,7 +34,7 @@ def duration(text: str) -> str:
 
 def moment(text: str) -> int:
     """Return Unix milliseconds. Raises `HeadwaterError` if it is not a moment."""
-    from headwater.moments import milliseconds_of
+    from headwater.common.moments import milliseconds_of
 
     return milliseconds_of(text, "time")
 

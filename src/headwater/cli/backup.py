@@ -15,7 +15,7 @@ from headwater.cli.directories import Directory
 from headwater.cli.output import say
 from headwater.cli.progress import Busy
 from headwater.errors import HeadwaterError
-from headwater.journal.regular import remedy
+from headwater.journal.disk.regular import remedy
 
 
 def backup(
@@ -67,7 +67,7 @@ def restore(
 
     From a backup, or from a data directory. What is kept must reach back to the moment: to the last image, or as far as journal-retention says.
     """
-    from headwater.moments import iso_time
+    from headwater.common.moments import iso_time
     from headwater.persistence.backup import back_up, restore_at
 
     try:

@@ -12,11 +12,11 @@ from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, duration
 from headwater.cli.command import CommandGroup, Option, confirm, watched
 from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
-from headwater.names import quoted
+from headwater.common.names import quoted
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
-    from headwater.groups.consumers import ConsumerInfo
+    from headwater.groups.membership.consumers import ConsumerInfo
 
 app = CommandGroup()
 
@@ -45,8 +45,8 @@ def list_consumers(
     States: active; silent (not seen for a minute, or the group's claim_after); expired (owns nothing and was not seen for
     --unseen); internal (used by Headwater itself).
     """
-    from headwater.groups.consumers import consumers
-    from headwater.worker.durations import milliseconds
+    from headwater.common.durations import milliseconds
+    from headwater.groups.membership.consumers import consumers
 
     unseen_ms = milliseconds(unseen, what="--unseen", least_ms=0)
     _print(query(url, consumers(stream, group, unseen_ms=unseen_ms)), output)
@@ -68,9 +68,9 @@ def reap(
     A consumer with pending entries is never removed: a worker of the group claims them first.
     Running workers also do this once an hour.
     """
-    from headwater.groups.consumers import ConsumerState, consumers
+    from headwater.common.durations import milliseconds
+    from headwater.groups.membership.consumers import ConsumerState, consumers
     from headwater.operations.actions import reap as reap_consumers
-    from headwater.worker.durations import milliseconds
 
     unseen_ms = milliseconds(unseen, what="--unseen", least_ms=0)
     found = query(url, consumers(stream, group, unseen_ms=unseen_ms))
@@ -102,6 +102,6 @@ def _print(found: list[ConsumerInfo], output: OutputFormat) -> None:
         ]
         print_table(("NAME", "PENDING", "LAST SEEN", "STATE"), rows)
 
-    from headwater.groups.consumers import ConsumerInfo
+    from headwater.groups.membership.consumers import ConsumerInfo
 
     show([one._asdict() for one in found], output, table, ConsumerInfo._fields)

@@ -13,12 +13,12 @@ from headwater.cli.arguments import DryRun, Yes, entry_id
 from headwater.cli.command import CommandGroup, Option, Positional, confirm, watched, wrong
 from headwater.cli.output import Output, OutputFormat, say, show
 from headwater.cli.query import DEFAULT_URL, AllGroups, Url, query
+from headwater.common.names import quoted, text_of
 from headwater.errors import HeadwaterError
-from headwater.names import quoted, text_of
 
 if TYPE_CHECKING:
-    from headwater.groups.operation import Operation
-    from headwater.groups.replay import Replayed
+    from headwater.groups.protocol.operation import Operation
+    from headwater.groups.settling.replay import Replayed
     from headwater.messages import DeadLetter
     from headwater.operations.records import Action
 
@@ -68,7 +68,7 @@ def list_letters(
     url: Url = DEFAULT_URL,
 ) -> None:
     """List dead letters, oldest first: id, time, deliveries, entry and error."""
-    from headwater.groups.dead_letters import page
+    from headwater.groups.settling.dead_letters import page
     from headwater.messages import DeadLetter
 
     where = _source(stream, source)
@@ -101,7 +101,7 @@ def show_letters(
     url: Url = DEFAULT_URL,
 ) -> None:
     """Show dead letters in full: fields, error and traceback."""
-    from headwater.groups.dead_letters import find
+    from headwater.groups.settling.dead_letters import find
 
     letters = query(url, find(_source(stream, source), _some(ids)))
 
@@ -129,8 +129,8 @@ def replay(
     its group was deleted, the entry is added to the stream again, but only if there is no other
     group, or with --all-groups.
     """
-    from headwater.groups.replay import DONE
-    from headwater.groups.replay import replay as replay_letters
+    from headwater.groups.settling.replay import DONE
+    from headwater.groups.settling.replay import replay as replay_letters
     from headwater.operations.records import Action
 
     where = _source(stream, source)
@@ -183,7 +183,7 @@ def drop(
 
     Asks before it deletes all of them.
     """
-    from headwater.groups.dead_letters import drop as remove
+    from headwater.groups.settling.dead_letters import drop as remove
     from headwater.operations.records import Action
 
     where = _source(stream, source)
@@ -213,7 +213,7 @@ def _chosen(
     url: str, stream: str, where: str, ids: list[str] | None, *, every: bool
 ) -> Iterator[list[DeadLetter]]:
     """Yield the dead letters that were named, or a page at a time all that exist now."""
-    from headwater.groups.dead_letters import find
+    from headwater.groups.settling.dead_letters import find
 
     if every:
         yield from _pages(url, stream, where, ids)
@@ -257,7 +257,7 @@ def _report_none(url: str, stream: str, where: str) -> None:
     replies = query(url, _exist(stream, where))
     if replies == (False, False):
         from headwater.client.redaction import redacted
-        from headwater.groups.missing_stream import partitions_of
+        from headwater.groups.protocol.missing_stream import partitions_of
 
         if first := query(url, partitions_of(stream)):
             raise HeadwaterError(
@@ -272,7 +272,7 @@ def _report_none(url: str, stream: str, where: str) -> None:
 
 
 def _exist(*keys: str) -> Operation[tuple[bool, ...]]:
-    from headwater.groups.operation import accepted
+    from headwater.groups.protocol.operation import accepted
 
     replies = yield [["EXISTS", key] for key in keys]
     return tuple(bool(accepted(reply)) for reply in replies)
@@ -280,7 +280,7 @@ def _exist(*keys: str) -> Operation[tuple[bool, ...]]:
 
 def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator[list[DeadLetter]]:
     """Yield all records that exist now, a page at a time; each page is read once."""
-    from headwater.groups.dead_letters import page
+    from headwater.groups.settling.dead_letters import page
 
     if ids:
         raise wrong("give either --all or ids, not both")
@@ -310,7 +310,7 @@ def _order(entry_id: str) -> tuple[int, int]:
 def _newest(where: str) -> Operation[str]:
     """Return the id of the newest record, so that an entry that is replayed and dies again in the
     meantime is not replayed a second time."""
-    from headwater.groups.operation import accepted
+    from headwater.groups.protocol.operation import accepted
 
     replies = yield [["XREVRANGE", where, "+", "-", "COUNT", 1]]
     entries = accepted(replies[0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from headwater.cli.command import Positional
 
 if TYPE_CHECKING:
-    from headwater.journal.files import DiskFiles
+    from headwater.journal.disk.files import DiskFiles
 
 Directory = Annotated[
     Path,
@@ -19,8 +19,8 @@ Directory = Annotated[
 
 def files_of(directory: Path) -> DiskFiles:
     """Return the files of a data directory. Raises `StoreUnusable` if it cannot be read."""
-    from headwater.journal.files import DiskFiles
-    from headwater.journal.regular import check_readable
+    from headwater.journal.disk.files import DiskFiles
+    from headwater.journal.disk.regular import check_readable
 
     check_readable(directory)
     return DiskFiles(directory)

@@ -17,7 +17,7 @@ from headwater.cli.arguments import MaybeGroup, duration, entry_id
 from headwater.cli.command import Option, Positional, watched
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query, query_together
-from headwater.names import quoted
+from headwater.common.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,10 +60,10 @@ def explain(
     exit status is 0 if nothing is wrong, and 3 if something is, or if the user has no right to know.
     A retry that waits for its time is not wrong. Nothing is changed.
     """
+    from headwater.common.durations import milliseconds
     from headwater.operations.causes import unhealthy
     from headwater.operations.explaining import GroupHealth, explained, gone_groups
     from headwater.operations.explaining import entry as explain_entry
-    from headwater.worker.durations import milliseconds
 
     if entry is not None and stream is not None:
         found = query(url, explain_entry(stream, entry, group))

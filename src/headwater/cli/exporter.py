@@ -16,7 +16,7 @@ from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
-    from headwater.groups.operation import Operation
+    from headwater.groups.protocol.operation import Operation
     from headwater.operations.metrics import MetricSample
 
 log = logging.getLogger("headwater.metrics")
@@ -44,7 +44,7 @@ class StoreCollector:
         """Yield one family for each metric that the store has samples of."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        from headwater.names import printable
+        from headwater.common.names import printable
         from headwater.operations.metrics import UP, MetricSample, samples
 
         try:
@@ -65,7 +65,7 @@ class StoreCollector:
 
 def _place(text: str) -> str:
     """Check an address. Raises `HeadwaterError`."""
-    from headwater.addresses import host_and_port
+    from headwater.common.addresses import host_and_port
 
     host_and_port(text, "address")
     return text
@@ -87,10 +87,10 @@ def exporter(
     Ends at SIGTERM or SIGINT. /metrics has the server, its streams and groups, under redis_exporter's names where it has them.
     /healthz answers 200 while this process works; /readyz while the store takes what workers send.
     """
-    from headwater.addresses import address_text, host_and_port
     from headwater.client.redaction import redacted
-    from headwater.prometheus import serve
-    from headwater.worker.logs import configure_logging
+    from headwater.common.addresses import address_text, host_and_port
+    from headwater.common.prometheus import serve
+    from headwater.worker.observe.logs import configure_logging
 
     configure_logging()
     host, port = host_and_port(listen, "--listen")

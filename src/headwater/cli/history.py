@@ -36,8 +36,8 @@ def history(
     Reads the journal of a Headwater store on this machine, as far back as it reaches; a server may use
     it meanwhile. Redis and Valkey keep no history.
     """
-    from headwater.model import StreamID
-    from headwater.moments import iso_time
+    from headwater.common.model import StreamID
+    from headwater.common.moments import iso_time
     from headwater.persistence.history import EntryEvent, entry_history
 
     with Busy("read") as progress:
@@ -53,7 +53,7 @@ def history(
 
 
 def _print(stream: str, entry: str, found: EntryHistory) -> None:
-    from headwater.moments import iso_time
+    from headwater.common.moments import iso_time
 
     if found.begins_ms is None:
         since = "since the store began"
@@ -68,7 +68,7 @@ def _print(stream: str, entry: str, found: EntryHistory) -> None:
 
 
 def _row(one: EntryEvent) -> tuple[str, ...]:
-    from headwater.moments import iso_time
+    from headwater.common.moments import iso_time
 
     due = "" if one.due_ms is None else f", due {iso_time(one.due_ms)}"
     count = "-" if one.deliveries is None else str(one.deliveries)

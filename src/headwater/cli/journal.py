@@ -15,7 +15,7 @@ from headwater.cli.command import CommandGroup, Option
 from headwater.cli.directories import Directory, files_of
 from headwater.cli.output import Output, OutputFormat, json_text, print_csv, print_table, show
 from headwater.cli.progress import Busy
-from headwater.moments import iso_time
+from headwater.common.moments import iso_time
 
 if TYPE_CHECKING:
     from headwater.persistence.dumping import DumpedChange

@@ -225,7 +225,7 @@ def _run(words: list[str]) -> int:
 def _complain(problem: str) -> None:
     """Print an error. What a server or a client wrote in it does not reach the terminal as it is."""
     from headwater.cli.output import coloured
-    from headwater.names import escaped
+    from headwater.common.names import escaped
 
     text = "\n".join(map(escaped, problem.split("\n")))
     print(f"{coloured('headwater:', 'red', sys.stderr)} {text}", file=sys.stderr)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Annotated, Any, TextIO
 
 from headwater.cli.command import Option
-from headwater.names import escaped, quoted
+from headwater.common.names import escaped, quoted
 
 
 class OutputFormat(StrEnum):

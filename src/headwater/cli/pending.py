@@ -14,11 +14,11 @@ from headwater.cli.arguments import EntryId, GroupName, StreamName
 from headwater.cli.command import CommandGroup, Option, Positional, watched
 from headwater.cli.output import Output, OutputFormat, print_json, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
-from headwater.names import quoted
+from headwater.common.names import quoted
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
-    from headwater.groups.pending import GroupPending, PendingDelivery
+    from headwater.groups.reports.pending import GroupPending, PendingDelivery
 
 app = CommandGroup()
 
@@ -44,9 +44,9 @@ def list_pending(
     waits for its retry); limited (it waits for the limit of its consumer); claimable (the next worker
     that reads gets it). The oldest entry that is not yet delivered is shown too.
     """
-    from headwater.groups.missing_stream import StreamMissing
-    from headwater.groups.pending import PendingDelivery, PendingFilter, scheduled_count
-    from headwater.groups.pending import pending as report
+    from headwater.groups.protocol.missing_stream import StreamMissing
+    from headwater.groups.reports.pending import PendingDelivery, PendingFilter, scheduled_count
+    from headwater.groups.reports.pending import pending as report
 
     later = query(url, scheduled_count(stream))
     try:
@@ -84,8 +84,8 @@ def show_entry(
 ) -> None:
     """Show one pending entry: its state and its fields."""
     from headwater.errors import HeadwaterError
-    from headwater.groups.pending import PendingFilter
-    from headwater.groups.pending import pending as report
+    from headwater.groups.reports.pending import PendingFilter
+    from headwater.groups.reports.pending import pending as report
     from headwater.operations.entries import read_entry
 
     (found,) = query(url, report(stream, group, PendingFilter(1, entry, entry)))

@@ -19,8 +19,8 @@ from headwater.errors import HeadwaterError
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
-    from headwater.groups.operation import Operation
-    from headwater.groups.pending import GroupInfo, PendingDelivery
+    from headwater.groups.protocol.operation import Operation
+    from headwater.groups.reports.pending import GroupInfo, PendingDelivery
     from headwater.operations.actions import Done, Selection
 
     Act = Callable[[GroupInfo, Sequence[PendingDelivery], list[Done]], Operation[list[Done]]]
@@ -102,7 +102,7 @@ class Change(NamedTuple):
     def _act(
         self, act: Act, rows: Sequence[PendingDelivery], done: list[Done]
     ) -> Operation[list[Done]]:
-        from headwater.groups.pending import groups
+        from headwater.groups.reports.pending import groups
 
         (of,) = yield from groups(self.stream, self.group)
         return (yield from act(of, rows, done))
@@ -130,8 +130,8 @@ def _preview(rows: Sequence[PendingDelivery]) -> None:
 def _selection(
     ids: list[str] | None, every: bool, consumer: str | None, idle: str, deliveries: int
 ) -> Selection:
+    from headwater.common.durations import milliseconds
     from headwater.operations.actions import Selection
-    from headwater.worker.durations import milliseconds
 
     idle_ms = milliseconds(idle, what="--idle", least_ms=0)
     filtered = consumer is not None or idle_ms > 0 or deliveries > 0

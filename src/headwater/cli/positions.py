@@ -14,7 +14,7 @@ from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
 from headwater.cli.command import Option, confirm, wrong
 from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
-from headwater.moments import milliseconds_of
+from headwater.common.moments import milliseconds_of
 
 if TYPE_CHECKING:
     from headwater.operations.positions import ResetPreview, TrimPreview

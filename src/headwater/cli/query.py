@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import redis
 
     from headwater.client.direct import DirectConnection
-    from headwater.groups.operation import Operation
+    from headwater.groups.protocol.operation import Operation
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def query(url: str, operation: Operation[T], *, creates: bool = False, waits: bo
 
     Raises `HeadwaterError` if the store cannot be reached, and what the operation raises.
     """
-    from headwater.groups.operation import run
+    from headwater.groups.protocol.operation import run
 
     with _client(url, creates=creates) as client, Busy("requests answered", silent=waits) as busy:
         return run(client, _counted(operation, busy))
@@ -71,7 +71,7 @@ TOGETHER = 100
 
 def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
     """Run independent operations, many at a time, and return their results. Raises as `query`."""
-    from headwater.groups.operation import batched, run_together
+    from headwater.groups.protocol.operation import batched, run_together
 
     found: list[T] = []
     with _client(url) as client, Busy("requests answered") as busy:
@@ -85,7 +85,7 @@ def _check_store(url: str) -> None:
     if not url.startswith("headwater:"):
         return
     from headwater.client.embedded_url import parse_embedded
-    from headwater.journal.regular import check_readable, has_store
+    from headwater.journal.disk.regular import check_readable, has_store
 
     directory = parse_embedded(url).directory
     if directory is None:
@@ -98,7 +98,7 @@ def _check_store(url: str) -> None:
 @contextmanager
 def _client(url: str, *, creates: bool = False) -> Iterator[redis.Redis | DirectConnection]:
     from headwater.client.redaction import redacted
-    from headwater.groups.operation import Refused
+    from headwater.groups.protocol.operation import Refused
 
     try:
         with _direct(url) or _redis_py(url, creates=creates) as client:
@@ -129,7 +129,7 @@ def _unreachable(url: str, error: BaseException) -> HeadwaterError:
 def _direct(url: str) -> closing[DirectConnection] | None:
     """Connect without redis-py, if that is possible."""
     from headwater.client.direct import DirectConnection, NotDirect, is_direct
-    from headwater.groups.operation import refused
+    from headwater.groups.protocol.operation import refused
 
     if not is_direct(url):
         return None
@@ -144,9 +144,9 @@ def _redis_py(url: str, *, creates: bool) -> Iterator[redis.Redis]:
     from redis.exceptions import RedisError
 
     from headwater.client.redaction import redacted
-    from headwater.groups.operation import Refused
-    from headwater.groups.store_errors import lost_connection, refused_credentials
-    from headwater.worker.connections import Connections
+    from headwater.groups.protocol.operation import Refused
+    from headwater.groups.protocol.store_errors import lost_connection, refused_credentials
+    from headwater.worker.store.connections import Connections
 
     if not creates:
         _check_store(url)

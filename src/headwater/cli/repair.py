@@ -66,7 +66,7 @@ def _delete(plan: RepairPlan, directory: Path) -> None:
     if not plan.unreadable:
         return
     from headwater.client.sync.connect import connect
-    from headwater.groups.operation import batched
+    from headwater.groups.protocol.operation import batched
 
     for database, key, ids in plan.unreadable:
         with connect(f"headwater://{directory.absolute()}?db={database}") as client:

@@ -12,8 +12,8 @@ from headwater.cli.arguments import DryRun, StreamName, Yes, entry_id
 from headwater.cli.command import CommandGroup, Option, Positional, confirm, watched, wrong
 from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.common.names import quoted
 from headwater.errors import HeadwaterError
-from headwater.names import quoted
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:

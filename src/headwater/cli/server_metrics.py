@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from headwater.addresses import address_text, host_and_port
 from headwater.cli.exporter import StoreCollector, readiness_page
 from headwater.client.sync.connect import connect
+from headwater.common.addresses import address_text, host_and_port
+from headwater.common.prometheus import serve
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import Operation, run
-from headwater.prometheus import serve
+from headwater.groups.protocol.operation import Operation, run
 from headwater.server.running import Server
 
 log = logging.getLogger("headwater.metrics")

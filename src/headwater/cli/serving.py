@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
 
 log = logging.getLogger("headwater.server")
 

@@ -16,12 +16,12 @@ from headwater.cli.arguments import MaybeGroup, StreamName, duration
 from headwater.cli.command import CommandGroup, Option, Positional, watched
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.common.names import quoted
 from headwater.errors import HeadwaterError
-from headwater.names import quoted
 from headwater.operations.times import length_of_time
 
 if TYPE_CHECKING:
-    from headwater.groups.operation import Operation
+    from headwater.groups.protocol.operation import Operation
     from headwater.operations.streams import GroupLag, StreamSummary
 
 streams_app = CommandGroup()
@@ -172,8 +172,8 @@ def lag(
 
     In entries, and as the age of the oldest unread one.
     """
+    from headwater.common.durations import milliseconds
     from headwater.operations.streams import GroupLag
-    from headwater.worker.durations import milliseconds
 
     found = query(url, _lags(stream, group))
     if group is not None and not found:

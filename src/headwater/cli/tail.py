@@ -15,8 +15,8 @@ from headwater.cli.arguments import StreamName, entry_id
 from headwater.cli.command import Option, Positional
 from headwater.cli.output import Output, OutputFormat, json_text, print_csv
 from headwater.cli.query import DEFAULT_URL, Url, query
+from headwater.common.names import quoted
 from headwater.errors import HeadwaterError
-from headwater.names import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ BLOCK_MS = 5_000
 
 def _start(text: str) -> str:
     """Return the id after which ``--from`` begins."""
-    from headwater.moments import milliseconds_of
+    from headwater.common.moments import milliseconds_of
 
     if text.replace("-", "").isdigit():
         return entry_id(text)
@@ -156,8 +156,8 @@ def add(
 
     Prints its id.
     """
-    from headwater.groups.adding import add_once, add_one
-    from headwater.groups.settling import Addition
+    from headwater.groups.settling.adding import add_once, add_one
+    from headwater.groups.settling.settling import Addition
 
     pairs = []
     for field in fields:

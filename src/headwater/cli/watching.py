@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import Final
 
+from headwater.common.names import escaped
 from headwater.errors import HeadwaterError
-from headwater.names import escaped
 
 SECONDS: Final = 2.0
 

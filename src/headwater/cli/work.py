@@ -11,7 +11,7 @@ import click
 
 from headwater.cli.arguments import duration
 from headwater.cli.command import Option, Positional
-from headwater.worker.logs import LogFormat, LogLevel
+from headwater.worker.observe.logs import LogFormat, LogLevel
 
 Target = Annotated[
     str,
@@ -80,9 +80,9 @@ def work(
     has the same effect as SIGTERM. On the first signal, running handlers may end within the grace
     time and everything else is handed back; on the second, running ones are handed back too.
     """
-    from headwater.worker.durations import milliseconds
-    from headwater.worker.embedded_store import supervise_on_its_store
-    from headwater.worker.logs import configure_logging
+    from headwater.common.durations import milliseconds
+    from headwater.worker.observe.logs import configure_logging
+    from headwater.worker.process.embedded_store import supervise_on_its_store
 
     grace_ms = None if grace is None else milliseconds(grace, what="grace", least_ms=0)
     configure_logging(log_level, log_format)

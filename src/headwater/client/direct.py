@@ -12,8 +12,8 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import hiredis
 
+from headwater.common.names import bytes_of
 from headwater.errors import Disconnected
-from headwater.names import bytes_of
 
 _CHUNK_BYTES: Final = 262_144
 

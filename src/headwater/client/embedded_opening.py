@@ -9,9 +9,9 @@ from headwater.client.embedded_url import EXAMPLES, SCHEME, EmbeddedAddress, par
 from headwater.client.handles import StoreHandle, handle_of, open_handle
 from headwater.client.redaction import redacted
 from headwater.client.server_url import SERVER_EXAMPLES
-from headwater.clock import Clock
+from headwater.common.clock import Clock
 from headwater.errors import ConfigError, StoreInUse
-from headwater.journal.report import RecoveryReport
+from headwater.journal.log.report import RecoveryReport
 from headwater.server.opening import open_node, open_past
 from headwater.server.turn.node import Node
 from headwater.uncompiled import warn_once

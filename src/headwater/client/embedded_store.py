@@ -21,10 +21,10 @@ from typing import Any, Protocol
 from weakref import ref
 
 from headwater.client.reentrancy import INTERRUPT_GUARD, REENTRANCY_GUARD, run_outside
-from headwater.clock import SystemClock
+from headwater.common.clock import SystemClock
+from headwater.common.forks import FORKS
 from headwater.errors import ForkedStore, StoreClosed
-from headwater.forks import FORKS
-from headwater.journal.files import Files
+from headwater.journal.disk.files import Files
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 

@@ -19,7 +19,7 @@ from typing import Any
 from redis.maint_notifications import MaintNotificationsConfig
 
 from headwater.client.handles import StoreHandle
-from headwater.limits import MAX_CLIENTS
+from headwater.common.limits import MAX_CLIENTS
 from headwater.server.session.session import Session
 
 READ_BYTES = 64 * 1024

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from headwater.common.moments import iso_time, milliseconds_of
 from headwater.config.config import NAMES, SETTINGS, Config
 from headwater.config.loading import load
 from headwater.config.setting import EmbeddedUse
 from headwater.errors import ConfigError, HeadwaterError
-from headwater.moments import iso_time, milliseconds_of
 
 SCHEME = "headwater"
 EXAMPLES = "headwater:///path/to/directory, headwater://memory or headwater://memory/name"

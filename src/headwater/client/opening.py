@@ -28,7 +28,7 @@ from headwater.client.server_url import (
     plain,
 )
 from headwater.client.slots import Topology, topology_of
-from headwater.clock import Clock
+from headwater.common.clock import Clock
 from headwater.errors import ConfigError
 
 if TYPE_CHECKING:

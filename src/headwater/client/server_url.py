@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
-from headwater.addresses import address_text
 from headwater.client.redaction import redacted
+from headwater.common.addresses import address_text
 from headwater.errors import ConfigError
 
 ALIASES: Final = {"valkey": "redis", "valkeys": "rediss"}

@@ -4,7 +4,7 @@ from headwater.engine.keyspace.database cimport Database
 from headwater.engine.groups.group cimport ConsumerGroup
 from headwater.engine.keyspace.keyspace cimport Keyspace
 from headwater.engine.streams.stream cimport StoredStream
-from headwater.memory_c cimport cut, is_part, word_at
+from headwater.native.memory_c cimport cut, is_part, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 

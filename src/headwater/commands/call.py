@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headwater.commands.times import WallOffset
+from headwater.common.limits import MAX_ENTRY_BYTES
 from headwater.config.streams import StreamConfig
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.keyspace.database import Database, Value
@@ -25,7 +26,6 @@ from headwater.engine.keyspace.events import MISSED
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError, NoRoom
-from headwater.limits import MAX_ENTRY_BYTES
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 
@@ -38,7 +38,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import cut, is_part, word_at
+    from headwater.native.memory import cut, is_part, word_at
 
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 SYNTAX = "ERR syntax error"

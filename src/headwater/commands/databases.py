@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.keys import clear_expired
+from headwater.common.limits import DATABASES
 from headwater.engine.facts.facts import HEADROOM
 from headwater.engine.keyspace.database import Database
 from headwater.errors import CommandError
-from headwater.limits import DATABASES
 from headwater.resp.arguments import Arguments
 
 SAME_KEY = "ERR source and destination objects are the same"

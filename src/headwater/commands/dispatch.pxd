@@ -1,5 +1,5 @@
 cimport cython
-from headwater.memory_c cimport is_part, word_at
+from headwater.native.memory_c cimport is_part, word_at
 from headwater.resp.arguments cimport Arguments
 
 cdef dict _known, _spelled

@@ -27,7 +27,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import is_part, word_at
+    from headwater.native.memory import is_part, word_at
 
 Function = Callable[[Call], Wait | Job | None]
 

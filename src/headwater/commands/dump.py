@@ -12,13 +12,13 @@ from headwater.commands.call import Call
 from headwater.commands.jobs import Job, carry_out, may_offload
 from headwater.commands.stream_images import image_of, retime
 from headwater.commands.times import WallOffset
+from headwater.common.limits import LARGE_VALUE_BYTES, LARGE_VALUE_PARTS
+from headwater.common.steps import Steps
 from headwater.engine.image.snapshot import StreamSnapshot
 from headwater.engine.keyspace.database import Value
 from headwater.engine.streams.stream import StoredStream
-from headwater.limits import LARGE_VALUE_BYTES, LARGE_VALUE_PARTS
 from headwater.rdb.image import HashImage, Image, ListImage, SetImage
 from headwater.rdb.values import dump as write
-from headwater.steps import Steps
 
 _SORTED_AT_ONCE = 4096
 

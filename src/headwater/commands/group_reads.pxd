@@ -7,7 +7,7 @@ from headwater.engine.entries.entry_log cimport EntryLog
 from headwater.engine.groups.consumer cimport GroupConsumer
 from headwater.engine.groups.group cimport ConsumerGroup
 from headwater.engine.groups.pending cimport PendingList
-from headwater.memory_c cimport new_words, push_id, push_word, u64, word_at
+from headwater.native.memory_c cimport new_words, push_id, push_word, u64, word_at
 from headwater.resp.replies cimport ReplyWriter
 
 cdef array.array _NONE

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.commands.call import Call
 from headwater.commands.xread import NewEntries, ReadLimits, Share, entries_after
+from headwater.common.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
+from headwater.common.model import MAX_I64, id_after
 from headwater.engine.bodies.sealed_block import SealedBlock
 from headwater.engine.entries.entry_block import Span
 from headwater.engine.facts.facts import HEADROOM
 from headwater.engine.groups.consumer import GroupConsumer
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.keyspace.events import STREAM
-from headwater.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
-from headwater.model import MAX_I64, id_after
 from headwater.resp.replies import ReplyWriter
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import new_words, push_id, push_word, word_at
+    from headwater.native.memory import new_words, push_id, push_word, word_at
 
 _NONE = array("Q")
 """No claims; nothing is ever added to it."""

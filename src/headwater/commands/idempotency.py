@@ -11,10 +11,10 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from headwater.commands.call import NO_SUCH_KEY, SYNTAX, Call
+from headwater.common.limits import MAX_ENTRIES_COUNT, MAX_IDMP_DURATION_S, MAX_IDMP_MAXSIZE
 from headwater.engine.facts.facts import HEADROOM
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
-from headwater.limits import MAX_ENTRIES_COUNT, MAX_IDMP_DURATION_S, MAX_IDMP_MAXSIZE
 from headwater.resp.arguments import Arguments
 
 _HASH_BYTES = 16

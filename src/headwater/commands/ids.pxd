@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport new_words, set_word, u64, word_at
+from headwater.native.memory_c cimport new_words, set_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from headwater.common.model import MAX_U64, id_after, id_before, id_pairs
 from headwater.errors import CommandError
-from headwater.model import MAX_U64, id_after, id_before, id_pairs
 from headwater.resp.arguments import ID_ERROR, Arguments, parse_id
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import new_words, set_word, word_at
+    from headwater.native.memory import new_words, set_word, word_at
 
 LEAST = (0, 0)
 GREATEST = (MAX_U64, MAX_U64)

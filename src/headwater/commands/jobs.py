@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headwater.commands.call import Call
+from headwater.common.steps import Steps, do_all
 from headwater.resp.arguments import Arguments
-from headwater.steps import Steps, do_all
 
 
 class Job:

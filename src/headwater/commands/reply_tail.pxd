@@ -2,7 +2,7 @@ cimport cython
 from cpython cimport array
 from headwater.engine.entries.entry_block cimport EntryBlock, Span
 from headwater.engine.bodies.sealed_block cimport SealedBlock
-from headwater.memory_c cimport offset_at
+from headwater.native.memory_c cimport offset_at
 from headwater.resp.replies cimport ReplyWriter
 
 

@@ -33,7 +33,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
-    from headwater.memory import offset_at
+    from headwater.native.memory import offset_at
 
 
 def write_spans(reply: ReplyWriter, spans: list[Span], backward: bool) -> None:

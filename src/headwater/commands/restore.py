@@ -24,19 +24,19 @@ from headwater.commands.jobs import Job, carry_out, may_offload
 from headwater.commands.keys import notify_overwritten
 from headwater.commands.stream_images import Restoration, retime
 from headwater.commands.times import WallOffset
+from headwater.common.limits import LARGE_PAYLOAD_BYTES, MAX_RECORD_GROUP_BYTES
+from headwater.common.steps import Steps, do_all
 from headwater.engine.facts.facts import HEADROOM, FactBuffer
 from headwater.engine.keyspace.events import GENERIC
 from headwater.engine.keyspace.garbage import FREED_AT_ONCE, dismantle, free
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.copying import PREFIX_BYTES
 from headwater.errors import CommandError
-from headwater.limits import LARGE_PAYLOAD_BYTES, MAX_RECORD_GROUP_BYTES
 from headwater.rdb.errors import BadEnvelope, BadPayload
 from headwater.rdb.image import HashImage, ListImage, SetImage, StreamImage
 from headwater.rdb.values import load
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
-from headwater.steps import Steps, do_all
 
 BAD_ENVELOPE = "ERR DUMP payload version or checksum are wrong"
 BAD_FORMAT = "ERR Bad data format"

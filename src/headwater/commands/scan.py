@@ -8,8 +8,8 @@ from __future__ import annotations
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import select
 from headwater.commands.keys import type_name
+from headwater.common.model import MAX_U64
 from headwater.errors import CommandError
-from headwater.model import MAX_U64
 
 _DEFAULT_SCAN_COUNT = 10
 _MAX_CURSOR_DIGITS = 100

@@ -6,7 +6,7 @@ Rule 2. Pending entries that the stream does not have, because they were trimmed
         as gone in a restored stream (engine/streams/stream.py, rule 4).
 Rule 3. Owned entries get their owners in the order of their delivery times, so that each is appended to
         the end of the delivery order, whatever the order of their ids.
-Rule 4. All of this is done in steps (headwater/steps.py), between which the thread lets the loop run.
+Rule 4. All of this is done in steps (headwater/common/steps.py), between which the thread lets the loop run.
 Rule 5. Payloads have times of the wall clock, the engine has steady times; `retime` converts them.
 """
 
@@ -16,12 +16,13 @@ from array import array
 from collections.abc import Callable, Collection, Iterator
 
 from headwater.commands.call import Call
+from headwater.common.model import id_after
+from headwater.common.steps import Steps
 from headwater.engine.facts.facts import HEADROOM, ID_BYTES
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.image.snapshot import GroupSnapshot, StreamSnapshot, ids_of
 from headwater.engine.redis_nodes.entry_fields import elements, take_fields
 from headwater.engine.streams.stream import StoredStream
-from headwater.model import id_after
 from headwater.rdb import pending as columns
 from headwater.rdb.image import (
     NEVER,
@@ -34,7 +35,6 @@ from headwater.rdb.image import (
     ProducerImage,
     StreamImage,
 )
-from headwater.steps import Steps
 
 ID = tuple[int, int]
 

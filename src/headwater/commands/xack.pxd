@@ -4,7 +4,7 @@ from headwater.commands.call cimport Call
 from headwater.commands.ids cimport IDBlock, distinct, id_words
 from headwater.engine.groups.group cimport ConsumerGroup
 from headwater.engine.streams.stream cimport StoredStream
-from headwater.memory_c cimport push_id, push_word, u64, word_at
+from headwater.native.memory_c cimport push_id, push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import Call, shown
 from headwater.commands.ids import IDBlock, distinct, id_words
 from headwater.commands.xgroup import pending_group
+from headwater.common.limits import MAX_DELIVERY_COUNT
 from headwater.engine.facts.facts import HEADROOM, ID_BYTES
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
-from headwater.limits import MAX_DELIVERY_COUNT
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -28,7 +28,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import push_id, push_word, word_at
+    from headwater.native.memory import push_id, push_word, word_at
 
 RELEASES = (b"SILENT", b"FAIL", b"FATAL")
 

@@ -2,7 +2,7 @@ cimport cython
 from headwater.commands.call cimport Call, StreamSettings
 from headwater.commands.xtrim cimport Trim
 from headwater.engine.streams.stream cimport StoredStream
-from headwater.memory_c cimport u64
+from headwater.native.memory_c cimport u64
 from headwater.resp.arguments cimport Arguments
 
 cdef int _STAR

@@ -8,12 +8,12 @@ from __future__ import annotations
 from headwater.commands.call import Call, StreamSettings
 from headwater.commands.idempotency import IdempotentID
 from headwater.commands.xtrim import Trim
+from headwater.common.limits import MAX_ID_TEXT_BYTES
+from headwater.common.model import MAX_U64
 from headwater.engine.facts.facts import HEADROOM
 from headwater.engine.keyspace.events import STREAM
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
-from headwater.limits import MAX_ID_TEXT_BYTES
-from headwater.model import MAX_U64
 from headwater.resp.arguments import Arguments
 
 _STAR = 42

@@ -8,7 +8,7 @@ from headwater.engine.groups.group cimport ConsumerGroup
 from headwater.engine.groups.pending cimport PendingList
 from headwater.engine.groups.pending_block cimport PendingBlock
 from headwater.engine.streams.stream cimport StoredStream
-from headwater.memory_c cimport push_id, push_word, u64, word_at
+from headwater.native.memory_c cimport push_id, push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 

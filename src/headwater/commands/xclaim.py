@@ -14,14 +14,14 @@ from headwater.commands.call import SYNTAX, Call, shown
 from headwater.commands.group_reads import RECORD_BYTES, counted_once_more, ensure_consumer
 from headwater.commands.ids import range_start
 from headwater.commands.xgroup import pending_group
+from headwater.common.limits import MAX_DELIVERY_COUNT
+from headwater.common.model import flat_words
 from headwater.engine.bodies.sealed_block import SealedBlock
 from headwater.engine.facts.facts import HEADROOM, ID_BYTES
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.groups.pending_block import PendingBlock
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
-from headwater.limits import MAX_DELIVERY_COUNT
-from headwater.model import flat_words
 from headwater.resp.arguments import Arguments, parse_id
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import push_id, push_word, word_at
+    from headwater.native.memory import push_id, push_word, word_at
 
 _DEFAULT_AUTOCLAIM_COUNT = 100
 _MAX_AUTOCLAIM_COUNT = (2**63 - 1) // 16

@@ -17,13 +17,13 @@ from __future__ import annotations
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.ids import id_list
 from headwater.commands.xtrim import ACKED, DELREF, KEEPREF, REFERENCE_MODES, forget
+from headwater.common.model import flat_words
 from headwater.engine.facts.facts import HEADROOM, ID_BYTES
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.groups.pending import NOWHERE
 from headwater.engine.keyspace.events import STREAM
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
-from headwater.model import flat_words
 from headwater.resp.arguments import Arguments
 
 _DELETED, _KEPT, _NONE = 1, 2, -1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.ids import range_end, range_start
 from headwater.commands.xgroup import pending_group
+from headwater.common.model import MAX_ID, MIN_ID
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.groups.pending import NOBODY
 from headwater.errors import CommandError
-from headwater.model import MAX_ID, MIN_ID
 
 FEW = 4_096
 """Up to this many delayed entries are sorted; with more, the pending list is walked in order."""

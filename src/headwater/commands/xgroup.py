@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from headwater.commands.call import Call, shown
 from headwater.commands.help import write_lines, wrong_arguments
+from headwater.common.model import UNKNOWN
 from headwater.engine.facts.facts import HEADROOM, ID_BYTES
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.keyspace.events import STREAM
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
-from headwater.model import UNKNOWN
 from headwater.resp.arguments import Arguments
 
 _NO_KEY = (

@@ -14,6 +14,7 @@ from headwater.commands.xpending import (
     write_consumer_rows,
     write_group_rows,
 )
+from headwater.common.model import UNKNOWN
 from headwater.engine.bodies.sealed_block import SealedBlock
 from headwater.engine.entries.entry_block import Span
 from headwater.engine.groups.consumer import NEVER
@@ -21,7 +22,6 @@ from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.warming import warm
 from headwater.errors import CommandError
-from headwater.model import UNKNOWN
 from headwater.resp.replies import ReplyWriter
 
 XINFO_HELP = (

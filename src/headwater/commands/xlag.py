@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from headwater.commands.call import NO_SUCH_KEY, Call, shown
 from headwater.commands.ids import GREATEST
+from headwater.common.model import id_after
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.groups.pending import NOWHERE
 from headwater.errors import CommandError
-from headwater.model import id_after
 from headwater.resp.replies import ReplyWriter
 
 

@@ -6,7 +6,7 @@ from headwater.engine.groups.consumer cimport GroupConsumer
 from headwater.engine.groups.group cimport ConsumerGroup
 from headwater.engine.groups.pending cimport PendingList
 from headwater.engine.groups.pending_block cimport PendingBlock
-from headwater.memory_c cimport push_word, u64, word_at
+from headwater.native.memory_c cimport push_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 

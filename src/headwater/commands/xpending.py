@@ -34,7 +34,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import push_word, word_at
+    from headwater.native.memory import push_word, word_at
 
 # --- XPENDING -----------------------------------------------------------------------------------
 

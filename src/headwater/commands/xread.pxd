@@ -6,7 +6,7 @@ from headwater.commands.times cimport milliseconds
 from headwater.engine.entries.entry_block cimport EntryBlock, Span
 from headwater.engine.entries.entry_log cimport EntryLog
 from headwater.engine.streams.stream cimport StoredStream
-from headwater.memory_c cimport append_fours, u64
+from headwater.native.memory_c cimport append_fours, u64
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 

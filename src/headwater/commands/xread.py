@@ -17,14 +17,14 @@ from headwater.commands.call import SYNTAX, Call, Wait
 from headwater.commands.ids import GREATEST
 from headwater.commands.reply_tail import write_spans
 from headwater.commands.times import milliseconds
+from headwater.common.limits import MAX_COUNT, MAX_DURATION_MS
+from headwater.common.model import MAX_U64
 from headwater.engine.bodies.sealed_block import ColdBlocks
 from headwater.engine.entries.entry_block import Span
 from headwater.engine.entries.entry_log import EntryLog
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.warming import up_to, warm
 from headwater.errors import CommandError
-from headwater.limits import MAX_COUNT, MAX_DURATION_MS
-from headwater.model import MAX_U64
 from headwater.resp.arguments import INTEGER_ERROR, Arguments
 from headwater.resp.replies import ReplyWriter
 
@@ -37,7 +37,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
-    from headwater.memory import append_fours
+    from headwater.native.memory import append_fours
 
 _BULK_FRAME = len(b"$\r\n\r\n")
 

@@ -4,7 +4,7 @@ from headwater.commands.group_reads cimport GroupDelivery, GroupRead, History
 from headwater.commands.xread cimport ReadLimits, ReadOptions, begin_stream, begin_streams
 from headwater.engine.groups.group cimport ConsumerGroup
 from headwater.engine.streams.stream cimport StoredStream
-from headwater.memory_c cimport u64
+from headwater.native.memory_c cimport u64
 from headwater.resp.arguments cimport Arguments
 from headwater.resp.replies cimport ReplyWriter
 

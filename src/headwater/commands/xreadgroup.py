@@ -19,10 +19,10 @@ from __future__ import annotations
 from headwater.commands.call import Call, Wait, shown
 from headwater.commands.group_reads import GroupDelivery, GroupRead, History
 from headwater.commands.xread import ReadLimits, ReadOptions, begin_stream, begin_streams
+from headwater.common.model import MAX_U64
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.tier.warming import warm
 from headwater.errors import CommandError
-from headwater.model import MAX_U64
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 

@@ -15,13 +15,13 @@ from headwater.commands.xadd import AddRequest
 from headwater.commands.xdel import acknowledge_and_delete, removal_bytes
 from headwater.commands.xgroup import pending_group
 from headwater.commands.xtrim import KEEPREF, REFERENCE_MODES
+from headwater.common.limits import MAX_DURATION_MS
+from headwater.common.model import flat_words, id_pairs
 from headwater.engine.facts.facts import HEADROOM
 from headwater.engine.groups.consumer import GroupConsumer
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
-from headwater.limits import MAX_DURATION_MS
-from headwater.model import flat_words, id_pairs
 from headwater.resp.arguments import Arguments
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import push_id, push_word, word_at
+    from headwater.native.memory import push_id, push_word, word_at
 
 
 def xrenew(call: Call) -> None:

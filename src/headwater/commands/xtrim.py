@@ -8,12 +8,12 @@ Source: Redis, streamTrim and streamParseAddOrTrimArgsOrReply.
 from __future__ import annotations
 
 from headwater.commands.call import Call
+from headwater.common.model import flat_words
 from headwater.engine.facts.facts import HEADROOM, ID_BYTES
 from headwater.engine.keyspace.events import STREAM
 from headwater.engine.redis_nodes.node_runs import NodeRun
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
-from headwater.model import flat_words
 from headwater.resp.arguments import Arguments
 
 KEEPREF, DELREF, ACKED = b"KEEPREF", b"DELREF", b"ACKED"

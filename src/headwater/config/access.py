@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headwater import limits
+from headwater.common import limits
 from headwater.config.kinds import FilePath
 from headwater.config.setting import AT_START, setting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headwater import limits
+from headwater.common import limits
 from headwater.config.kinds import I32, MIB, Integer, Kind, Memory, parse_integer, parse_memory
 from headwater.config.setting import AT_START, EmbeddedUse, setting
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from headwater.common.limits import DATABASES
 from headwater.config.kinds import Boolean, Choice, Kind, MemoryOrPercent, OtherServer
-from headwater.limits import DATABASES
 
 
 class FixedSetting(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater import limits
+from headwater.common import limits
 from headwater.config.kinds import I32, KIB, Choice, Integer, Memory
 from headwater.config.setting import EmbeddedUse, setting
 from headwater.engine.bodies.codecs import AUTO, NONE, ZLIB, ZSTD, make_codec

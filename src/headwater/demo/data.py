@@ -21,7 +21,7 @@ from typing import NamedTuple, TextIO
 
 import msgspec
 
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
 from headwater.errors import HeadwaterError
 
 FLIGHTS = 336_776

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
 from headwater.demo.data import FLIGHTS, Key
 from headwater.demo.names import ENRICHED, GROUP, STREAM
 from headwater.demo.producer import Published

@@ -16,6 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from headwater.common.limits import (
+    MAX_DELIVERY_COUNT,
+    MAX_IDMP_DURATION_S,
+    MAX_IDMP_MAXSIZE,
+    PENDING_BLOCK_RECORDS,
+)
+from headwater.common.model import UNKNOWN
 from headwater.engine.bodies.blobs import Blob
 from headwater.engine.bodies.block_account import SEALED
 from headwater.engine.bodies.sealed_block import SealedBlock, marks_of, offsets_in
@@ -33,13 +40,6 @@ from headwater.engine.redis_nodes.packed_nodes import PackedNodes
 from headwater.engine.streams.idempotency import Idempotency
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.sealing import Sealing
-from headwater.limits import (
-    MAX_DELIVERY_COUNT,
-    MAX_IDMP_DURATION_S,
-    MAX_IDMP_MAXSIZE,
-    PENDING_BLOCK_RECORDS,
-)
-from headwater.model import UNKNOWN
 
 _BIG = 2**32 - 1
 """A delivery count in a record that means: the count is in the side table."""

@@ -10,9 +10,9 @@ import traceback
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headwater.common.moments import iso_time
+from headwater.common.names import bytes_of, text_of
 from headwater.messages.keys import EXPIRES_FIELD, LATE_FIELD, RESERVED_PREFIX, Pairs
-from headwater.moments import iso_time
-from headwater.names import bytes_of, text_of
 
 MAX_ERROR_CHARACTERS = 2_000
 """Length at which an error message is cut. A longer one may quote the whole input."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from headwater.groups.capabilities import probe
-from headwater.groups.consumers import reap as remove_consumers
-from headwater.groups.content import ContentPages
-from headwater.groups.dead_letters import bury as dead_letter
-from headwater.groups.member import CLAIM_AFTER_FIELD, Member
-from headwater.groups.operation import Operation, Refused, accepted, batched
-from headwater.groups.pending import (
+from headwater.common.model import StreamID
+from headwater.groups.membership.consumers import reap as remove_consumers
+from headwater.groups.membership.member import CLAIM_AFTER_FIELD, Member
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.content import ContentPages
+from headwater.groups.protocol.operation import Operation, Refused, accepted, batched
+from headwater.groups.reading.poison import forget
+from headwater.groups.reports.pending import (
     SILENT_MS,
     GroupInfo,
     PendingDelivery,
@@ -27,10 +28,9 @@ from headwater.groups.pending import (
     deliveries,
     groups,
 )
-from headwater.groups.poison import forget
-from headwater.groups.settling import How, Settlement, settle
+from headwater.groups.settling.dead_letters import bury as dead_letter
+from headwater.groups.settling.settling import How, Settlement, settle
 from headwater.messages import PARKED_CONSUMER, dead_letter_stream, group_settings_key
-from headwater.model import StreamID
 from headwater.operations.records import Action, record
 
 PAGE = 500

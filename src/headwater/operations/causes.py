@@ -19,13 +19,13 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from headwater.groups.claiming import MAX_BLOCK_MS
-from headwater.groups.consumers import ACTIVE_MS
-from headwater.groups.held import HeldKey
-from headwater.groups.pending import PendingDelivery, PendingState
-from headwater.groups.poison import condemnation
+from headwater.common.model import StreamID
+from headwater.groups.membership.consumers import ACTIVE_MS
+from headwater.groups.reading.claiming import MAX_BLOCK_MS
+from headwater.groups.reading.poison import condemnation
+from headwater.groups.reports.held import HeldKey
+from headwater.groups.reports.pending import PendingDelivery, PendingState
 from headwater.messages import group_settings_key
-from headwater.model import StreamID
 from headwater.operations.observation import Observation
 from headwater.operations.times import length_of_time
 

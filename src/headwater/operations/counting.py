@@ -6,7 +6,7 @@ few milliseconds.
 
 from __future__ import annotations
 
-from headwater.groups.operation import Operation, accepted
+from headwater.groups.protocol.operation import Operation, accepted
 
 _PAGE = """
 -- KEYS stream. ARGV first id, last id, most entries, 'XRANGE' or 'XREVRANGE'. Returns how many entries there are,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from headwater.groups.capabilities import info_fields, probe
-from headwater.groups.operation import Operation, Refused, server_ms
+from headwater.groups.protocol.capabilities import info_fields, probe
+from headwater.groups.protocol.operation import Operation, Refused, server_ms
 from headwater.operations.records import who
 from headwater.operations.refusals import COMMANDS, Refusals, command_probe, refusals
 

@@ -7,17 +7,17 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from headwater.common.names import text_of
 from headwater.errors import HeadwaterError
-from headwater.groups.missing_stream import missing, of_stream
-from headwater.groups.operation import Operation, Word, accepted, mapping
-from headwater.names import text_of
+from headwater.groups.protocol.missing_stream import missing, of_stream
+from headwater.groups.protocol.operation import Operation, Word, accepted, mapping
 
 PAGE = 200
 """How many entries are read in one step."""
 
 
 class TextEntry(NamedTuple):
-    """One entry. Bytes that are not UTF-8 are surrogates (`headwater.names`)."""
+    """One entry. Bytes that are not UTF-8 are surrogates (`headwater.common.names`)."""
 
     id: str
     fields: Sequence[tuple[str, str]]

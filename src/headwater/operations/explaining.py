@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from headwater.groups.consumers import UNSEEN_MS
-from headwater.groups.member import SEEN_FIELD
-from headwater.groups.missing_stream import StreamMissing
-from headwater.groups.operation import Operation, Refused, accepted, mapping, server_ms
-from headwater.groups.pending import GroupInfo, PendingDelivery, PendingState, each_group
+from headwater.common.model import StreamID
+from headwater.common.names import bytes_of, text_of
+from headwater.groups.membership.consumers import UNSEEN_MS
+from headwater.groups.membership.member import SEEN_FIELD
+from headwater.groups.protocol.missing_stream import StreamMissing
+from headwater.groups.protocol.operation import Operation, Refused, accepted, mapping, server_ms
+from headwater.groups.reports.pending import GroupInfo, PendingDelivery, PendingState, each_group
 from headwater.messages import group_backup_key, group_settings_key
-from headwater.model import StreamID
-from headwater.names import bytes_of, text_of
 from headwater.operations.causes import Cause, causes, delayed, held, unhealthy, vanished
 from headwater.operations.observation import Observation, observe
 from headwater.operations.refusals import TAKES_WRITES, Refusals, ServerRefusal, refusals

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from headwater.groups.capabilities import info_fields
-from headwater.groups.operation import Command, Operation, Refused, accepted, mapping
+from headwater.common.names import text_of
+from headwater.groups.protocol.capabilities import info_fields
+from headwater.groups.protocol.operation import Command, Operation, Refused, accepted, mapping
 from headwater.messages import dead_letter_stream
-from headwater.names import text_of
 from headwater.operations.streams import GroupLag, StreamSummary, lags, names, summaries
 
 T = TypeVar("T")

@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headwater.groups.claiming import gone_from
-from headwater.groups.consumers import ConsumerInfo, ConsumerState, consumers
-from headwater.groups.early_claims import early_claims
-from headwater.groups.expired import ExpiredEntries, read_expired
-from headwater.groups.held import HeldKey, read_held
-from headwater.groups.hung import read_said
-from headwater.groups.limited import Limited, read_limited
-from headwater.groups.operation import Operation, Refused, accepted, mapping
-from headwater.groups.pending import (
+from headwater.common.model import StreamID
+from headwater.groups.membership.consumers import ConsumerInfo, ConsumerState, consumers
+from headwater.groups.protocol.operation import Operation, Refused, accepted, mapping
+from headwater.groups.reading.claiming import gone_from
+from headwater.groups.reading.poison import Record
+from headwater.groups.reports.early_claims import early_claims
+from headwater.groups.reports.expired import ExpiredEntries, read_expired
+from headwater.groups.reports.held import HeldKey, read_held
+from headwater.groups.reports.hung import read_said
+from headwater.groups.reports.limited import Limited, read_limited
+from headwater.groups.reports.pending import (
     GroupInfo,
     GroupPending,
     PendingDelivery,
@@ -28,11 +30,9 @@ from headwater.groups.pending import (
     report,
     silent_after,
 )
-from headwater.groups.poison import Record
-from headwater.groups.ticks import TicksState, state_if_told
-from headwater.groups.trimmed import never_read
+from headwater.groups.reports.trimmed import never_read
+from headwater.groups.settling.ticks import TicksState, state_if_told
 from headwater.messages import poison_key
-from headwater.model import StreamID
 from headwater.operations.refusals import ServerRefusal
 
 MOST = 1_000

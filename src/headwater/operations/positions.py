@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headwater.groups.capabilities import probe
-from headwater.groups.operation import Operation, accepted
-from headwater.groups.pending import GroupInfo, groups
-from headwater.model import StreamID, id_after
+from headwater.common.model import StreamID, id_after
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.operation import Operation, accepted
+from headwater.groups.reports.pending import GroupInfo, groups
 from headwater.operations.counting import count_between, entry_before, entry_number
 from headwater.operations.records import Action, record
 

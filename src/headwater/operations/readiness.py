@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headwater.groups.operation import Operation, Refused
+from headwater.groups.protocol.operation import Operation, Refused
 from headwater.operations.refusals import TAKES_WRITES, refusals
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from headwater.groups.operation import Operation, Refused
+from headwater.groups.protocol.operation import Operation, Refused
 from headwater.messages import actions_key
 
 log = logging.getLogger("headwater.operations")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headwater.groups.capabilities import info_fields
-from headwater.groups.operation import Operation, Refused, Word, mapping
+from headwater.groups.protocol.capabilities import info_fields
+from headwater.groups.protocol.operation import Operation, Refused, Word, mapping
 from headwater.messages import group_settings_key
 
 RECENT_S = 300.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headwater.groups.operation import Operation, accepted
-from headwater.groups.pending import GroupInfo, groups
+from headwater.groups.protocol.operation import Operation, accepted
+from headwater.groups.reports.pending import GroupInfo, groups
 from headwater.messages import delays_key
 
 

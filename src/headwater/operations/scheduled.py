@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headwater.groups.operation import Operation, Refused, accepted, batched, server_ms
-from headwater.groups.scheduling import cancel_each, due_ms, published
+from headwater.common.names import text_of
+from headwater.groups.protocol.operation import Operation, Refused, accepted, batched, server_ms
+from headwater.groups.settling.scheduling import cancel_each, due_ms, published
 from headwater.messages import later_key
-from headwater.names import text_of
 from headwater.operations.records import Action, record
 
 PAGE = 500

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headwater.groups.capabilities import probe
-from headwater.groups.missing_stream import StreamMissing, of_stream
-from headwater.groups.operation import (
+from headwater.common.model import StreamID
+from headwater.common.names import text_of
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.missing_stream import StreamMissing, of_stream
+from headwater.groups.protocol.operation import (
     Command,
     Operation,
     Refused,
@@ -20,12 +22,10 @@ from headwater.groups.operation import (
     mapping,
     server_ms,
 )
-from headwater.groups.pending import known_lag
-from headwater.groups.ticks import state_if_told
+from headwater.groups.reports.pending import known_lag
+from headwater.groups.settling.ticks import state_if_told
 from headwater.messages import delays_key
 from headwater.messages.keys import RESERVED
-from headwater.model import StreamID
-from headwater.names import text_of
 
 TOGETHER = 500
 """How many streams are asked for in one round trip."""

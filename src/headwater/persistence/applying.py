@@ -19,9 +19,9 @@ from headwater.engine.keyspace.garbage import free
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.replay.replay import Replay
 from headwater.errors import JournalDamaged
-from headwater.journal.batches import JournalBatch
-from headwater.journal.failures import damaged_at
-from headwater.journal.files import Files
+from headwater.journal.disk.files import Files
+from headwater.journal.format.batches import JournalBatch
+from headwater.journal.format.failures import damaged_at
 
 _SEALED_AT_ONCE = 64
 _REASON_CHARACTERS = 200

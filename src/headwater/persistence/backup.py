@@ -30,21 +30,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from headwater.common.moments import iso_time
 from headwater.errors import StoreUnusable
-from headwater.journal.catalog import Catalog
-from headwater.journal.copies import PIECE_BYTES, copy_file
-from headwater.journal.failures import MANIFEST_NAME, reading
-from headwater.journal.files import DiskFiles, Files
-from headwater.journal.locks import BACKUP_LOCK_NAME, LOCK_NAME, held_for_backup
-from headwater.journal.manifest import UNFINISHED, StoreManifest, read_manifest
-from headwater.journal.names import file_name, image_name, journal_numbers
-from headwater.journal.records import FILE_HEADER_BYTES, Synced, read_file_header
-from headwater.journal.recovery import Recovery
-from headwater.journal.regular import check_link, check_readable, create_regular
-from headwater.journal.replacing import replace_file
-from headwater.journal.retention import past_before, until_next_image
-from headwater.journal.segments import segment_name, segment_numbers
-from headwater.moments import iso_time
+from headwater.journal.disk.copies import PIECE_BYTES, copy_file
+from headwater.journal.disk.files import DiskFiles, Files
+from headwater.journal.disk.locks import BACKUP_LOCK_NAME, LOCK_NAME, held_for_backup
+from headwater.journal.disk.regular import check_link, check_readable, create_regular
+from headwater.journal.format.failures import MANIFEST_NAME, reading
+from headwater.journal.format.manifest import UNFINISHED, StoreManifest, read_manifest
+from headwater.journal.format.names import file_name, image_name, journal_numbers
+from headwater.journal.format.records import FILE_HEADER_BYTES, Synced, read_file_header
+from headwater.journal.format.replacing import replace_file
+from headwater.journal.images.catalog import Catalog
+from headwater.journal.images.retention import past_before, until_next_image
+from headwater.journal.log.recovery import Recovery
+from headwater.journal.segments.segments import segment_name, segment_numbers
 from headwater.persistence.reading import Progress, silent
 
 _STARTS = 10

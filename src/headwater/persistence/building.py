@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
 from headwater.config.streams import StreamConfig
 from headwater.engine.image.image import image_facts
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.journal.closed import read_closed
-from headwater.journal.files import Files
-from headwater.journal.images import ImageWriter, read_image
-from headwater.journal.journal import Journal
-from headwater.journal.manifest import ImageEntry
-from headwater.journal.rotation import Rotation
+from headwater.journal.disk.files import Files
+from headwater.journal.format.manifest import ImageEntry
+from headwater.journal.images.images import ImageWriter, read_image
+from headwater.journal.images.rotation import Rotation
+from headwater.journal.log.closed import read_closed
+from headwater.journal.log.journal import Journal
 from headwater.persistence.applying import Applying
 from headwater.persistence.order import BuiltImage, CheckpointOrder
 from headwater.persistence.source import SegmentSource

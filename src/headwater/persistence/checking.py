@@ -13,37 +13,37 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from headwater.common.moments import iso_time
+from headwater.common.names import text_of
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
 from headwater.engine.entries.entry_block import EntryBlock
 from headwater.engine.tier.storing import RECORD_BYTES, decode_record
 from headwater.errors import JournalDamaged
-from headwater.journal.batches import JournalBatch
-from headwater.journal.closed import read_closed
-from headwater.journal.failures import reading, without_remedy
-from headwater.journal.files import Files
-from headwater.journal.images import read_image
-from headwater.journal.manifest import StoreManifest
-from headwater.journal.names import (
+from headwater.journal.disk.files import Files
+from headwater.journal.format.batches import JournalBatch
+from headwater.journal.format.failures import reading, without_remedy
+from headwater.journal.format.manifest import StoreManifest
+from headwater.journal.format.names import (
     UNNEEDED_NAME,
     file_name,
     image_name,
     past_name,
     past_numbers,
 )
-from headwater.journal.records import Synced
-from headwater.journal.report import Cut
-from headwater.journal.retention import (
+from headwater.journal.format.records import Synced
+from headwater.journal.images.images import read_image
+from headwater.journal.images.retention import (
     PastFlaw,
     began_ms,
     examine_pasts,
     examine_unneeded,
     image_number,
 )
-from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segments import segment_name
-from headwater.moments import iso_time
-from headwater.names import text_of
+from headwater.journal.log.closed import read_closed
+from headwater.journal.log.report import Cut
+from headwater.journal.segments.segment_reader import SegmentReader
+from headwater.journal.segments.segments import segment_name
 from headwater.persistence.applying import Applying
 from headwater.persistence.reading import (
     Key,

@@ -7,12 +7,14 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
+from headwater.common.names import text_of
 from headwater.errors import StoreUnusable
-from headwater.journal.failures import MANIFEST_NAME, reading
-from headwater.journal.files import DiskFiles, Files
-from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
-from headwater.journal.manifest import StoreManifest, read_manifest
-from headwater.journal.names import (
+from headwater.journal.disk.files import DiskFiles, Files
+from headwater.journal.disk.locks import BACKUP_LOCK_NAME, held_for_backup
+from headwater.journal.disk.regular import check_readable
+from headwater.journal.format.failures import MANIFEST_NAME, reading
+from headwater.journal.format.manifest import StoreManifest, read_manifest
+from headwater.journal.format.names import (
     UNNEEDED_NAME,
     file_name,
     image_name,
@@ -22,10 +24,8 @@ from headwater.journal.names import (
     past_name,
     past_numbers,
 )
-from headwater.journal.regular import check_readable
-from headwater.journal.retention import read_unneeded
-from headwater.journal.segments import segment_name, segment_numbers
-from headwater.names import text_of
+from headwater.journal.images.retention import read_unneeded
+from headwater.journal.segments.segments import segment_name, segment_numbers
 from headwater.persistence.reading import (
     Progress,
     StoreReader,

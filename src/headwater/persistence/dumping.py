@@ -12,14 +12,14 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from headwater.journal.batches import JournalBatch
-from headwater.journal.failures import reading
-from headwater.journal.files import Files
-from headwater.journal.images import read_image
-from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
-from headwater.journal.records import GROUP_HEADER_BYTES
-from headwater.journal.retention import oldest_past, read_all
-from headwater.names import text_of
+from headwater.common.names import text_of
+from headwater.journal.disk.files import Files
+from headwater.journal.disk.locks import BACKUP_LOCK_NAME, held_for_backup
+from headwater.journal.format.batches import JournalBatch
+from headwater.journal.format.failures import reading
+from headwater.journal.format.records import GROUP_HEADER_BYTES
+from headwater.journal.images.images import read_image
+from headwater.journal.images.retention import oldest_past, read_all
 from headwater.persistence.reading import Progress, StoreReader, silent
 
 KINDS: Final[dict[int, str]] = {

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headwater.errors import HeadwaterError, JournalDamaged
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.building import build_image
 from headwater.persistence.digest import source_digest
 from headwater.persistence.order import BuiltImage, CheckpointFailed, CheckpointOrder, encode_report

@@ -22,18 +22,18 @@ from enum import StrEnum
 from struct import Struct
 from typing import NamedTuple
 
+from headwater.common.model import StreamID
+from headwater.common.names import text_of
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.groups.pending import NOBODY, NOWHERE
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import StoreUnusable
-from headwater.journal.batches import JournalBatch
-from headwater.journal.failures import reading
-from headwater.journal.files import Files
-from headwater.journal.locks import BACKUP_LOCK_NAME, held_for_backup
-from headwater.journal.manifest import StoreManifest
-from headwater.journal.retention import oldest_past, past_before
-from headwater.model import StreamID
-from headwater.names import text_of
+from headwater.journal.disk.files import Files
+from headwater.journal.disk.locks import BACKUP_LOCK_NAME, held_for_backup
+from headwater.journal.format.batches import JournalBatch
+from headwater.journal.format.failures import reading
+from headwater.journal.format.manifest import StoreManifest
+from headwater.journal.images.retention import oldest_past, past_before
 from headwater.persistence.applying import Applying
 from headwater.persistence.reading import Progress, StoreReader, silent
 

@@ -9,9 +9,9 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headwater.journal.manifest import ImageEntry
-from headwater.journal.records import Synced
-from headwater.journal.rotation import Rotation
+from headwater.journal.format.manifest import ImageEntry
+from headwater.journal.format.records import Synced
+from headwater.journal.images.rotation import Rotation
 
 
 class CheckpointFailed(Exception):

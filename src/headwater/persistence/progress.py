@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from headwater.clock import Clock
+from headwater.common.clock import Clock
 
 log = logging.getLogger("headwater.server")
 

@@ -13,20 +13,20 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.entries.entry_block import EntryBlock
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import StoreUnusable
-from headwater.journal.batches import JournalBatch
-from headwater.journal.catalog import Catalog
-from headwater.journal.files import Files
-from headwater.journal.images import read_image
-from headwater.journal.manifest import StoreManifest
-from headwater.journal.recovery import Recovery
-from headwater.journal.retention import past_before
-from headwater.journal.segments import segment_name
+from headwater.journal.disk.files import Files
+from headwater.journal.format.batches import JournalBatch
+from headwater.journal.format.manifest import StoreManifest
+from headwater.journal.images.catalog import Catalog
+from headwater.journal.images.images import read_image
+from headwater.journal.images.retention import past_before
+from headwater.journal.log.recovery import Recovery
+from headwater.journal.segments.segments import segment_name
 from headwater.persistence.applying import Applying
 from headwater.persistence.source import SegmentSource
 

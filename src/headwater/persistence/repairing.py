@@ -14,14 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from headwater.common.model import MAX_U64
+from headwater.common.names import text_of
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.replay.replay import Replay
 from headwater.errors import JournalDamaged
-from headwater.journal.failures import reading
-from headwater.journal.files import DiskFiles, Files
-from headwater.journal.manifest import read_manifest
-from headwater.journal.names import JournalFile, file_name, journal_numbers
-from headwater.journal.records import (
+from headwater.journal.disk.files import DiskFiles, Files
+from headwater.journal.format.failures import reading
+from headwater.journal.format.manifest import read_manifest
+from headwater.journal.format.names import JournalFile, file_name, journal_numbers
+from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     Group,
     Synced,
@@ -29,9 +31,7 @@ from headwater.journal.records import (
     read_file_header,
     read_groups,
 )
-from headwater.journal.recovery import Recovery
-from headwater.model import MAX_U64
-from headwater.names import text_of
+from headwater.journal.log.recovery import Recovery
 from headwater.persistence.backup import back_up, end_journal
 from headwater.persistence.reading import (
     Key,

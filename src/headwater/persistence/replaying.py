@@ -15,18 +15,18 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from itertools import chain
 
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
+from headwater.common.steps import Steps, do_all
 from headwater.config.streams import StreamConfig
 from headwater.engine.bodies.blobs import BlobSource
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.journal.batches import JournalBatch
-from headwater.journal.images import read_image
-from headwater.journal.journal import Journal
-from headwater.journal.recovery import Recovery
+from headwater.journal.format.batches import JournalBatch
+from headwater.journal.images.images import read_image
+from headwater.journal.log.journal import Journal
+from headwater.journal.log.recovery import Recovery
 from headwater.persistence.applying import Applying
 from headwater.persistence.progress import LoadProgress
 from headwater.persistence.source import SegmentSource
-from headwater.steps import Steps, do_all
 
 log = logging.getLogger("headwater.journal")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from headwater.clock import SystemClock
+from headwater.common.clock import SystemClock
+from headwater.common.log_limit import LimitedLog
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.errors import JournalDamaged
-from headwater.journal.blobs import BlobDamaged
-from headwater.journal.files import Files
-from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segments import segment_name
-from headwater.log_limit import LimitedLog
+from headwater.journal.disk.files import Files
+from headwater.journal.segments.blobs import BlobDamaged
+from headwater.journal.segments.segment_reader import SegmentReader
+from headwater.journal.segments.segments import segment_name
 
 _log = logging.getLogger("headwater.server")
 

@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport cut, put_part, u64
+from headwater.native.memory_c cimport cut, put_part, u64
 
 cdef array.array _TABLE
 

@@ -30,7 +30,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import cut, put_part
+    from headwater.native.memory import cut, put_part
 
 _REFLECTED = 0x95AC9329AC4BC9B5
 """The polynomial, bit 0 first."""

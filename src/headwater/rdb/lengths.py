@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from headwater.limits import MAX_RESTORED_BYTES
+from headwater.common.limits import MAX_RESTORED_BYTES
 from headwater.rdb import listpack
 from headwater.rdb.codes import decompress
 from headwater.rdb.errors import BadPayload

@@ -1,5 +1,5 @@
 cimport cython
-from headwater.memory_c cimport (
+from headwater.native.memory_c cimport (
     append_bytes, append_header, append_part, cut, put_u8, put_u32, set_u32, u64,
 )
 

@@ -36,7 +36,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import (
+    from headwater.native.memory import (
         append_bytes,
         append_header,
         append_part,

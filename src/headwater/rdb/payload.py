@@ -11,9 +11,9 @@ Source: Redis, cluster.c (createDumpPayload, verifyDumpPayload); Valkey, rdb.h.
 
 from __future__ import annotations
 
+from headwater.common.steps import Steps
 from headwater.rdb.codes import crc64
 from headwater.rdb.errors import BadEnvelope
-from headwater.steps import Steps
 
 _FOOTER = 10
 

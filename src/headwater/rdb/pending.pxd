@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport (
+from headwater.native.memory_c cimport (
     offset_at, push_offset, push_word, put_u8, put_u64, set_offset, u32, u64, word_at,
 )
 

@@ -15,7 +15,7 @@ import sys
 from array import array
 from typing import TYPE_CHECKING
 
-from headwater.limits import MAX_DELIVERY_COUNT
+from headwater.common.limits import MAX_DELIVERY_COUNT
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import NOBODY, UNCLAIMED, NodeImage, PendingImage
 from headwater.rdb.lengths import ID_BYTES, ByteReader, put_length
@@ -29,7 +29,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import (
+    from headwater.native.memory import (
         offset_at,
         push_offset,
         push_word,

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from array import array
 
-from headwater.limits import MAX_ENTRIES_COUNT
+from headwater.common.limits import MAX_ENTRIES_COUNT
+from headwater.common.steps import Steps
 from headwater.rdb import pending
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import (
@@ -25,7 +26,6 @@ from headwater.rdb.image import (
 )
 from headwater.rdb.image import NOBODY as UNOWNED
 from headwater.rdb.lengths import ID_BYTES, ByteReader, put_id, put_length, put_string, put_time
-from headwater.steps import Steps
 
 NOBODY = b""
 """The consumer that owns entries without an owner in forms that cannot represent them."""

@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport (
+from headwater.native.memory_c cimport (
     append_part, offset_at, push_id, push_offset, push_word, put_u8, u64, word_at,
 )
 from headwater.rdb.listpack cimport Cursor, put_integer, put_text

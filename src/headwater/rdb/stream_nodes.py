@@ -31,7 +31,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and listpack.pxd have them in C
-    from headwater.memory import (
+    from headwater.native.memory import (
         append_part,
         offset_at,
         push_id,

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from headwater.limits import MAX_ENTRIES_COUNT, MAX_RESTORED_BYTES
+from headwater.common.limits import MAX_ENTRIES_COUNT, MAX_RESTORED_BYTES
+from headwater.common.steps import Steps
 from headwater.rdb import stream_groups
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import (
@@ -30,7 +31,6 @@ from headwater.rdb.image import (
 )
 from headwater.rdb.lengths import ByteReader, put_id, put_length, put_string
 from headwater.rdb.stream_nodes import NodeReader, NodeWriter, keep, rises
-from headwater.steps import Steps
 
 FIRST, COUNTED, ACTIVE, IDEMPOTENT, RELEASED = 15, 19, 21, 26, 27
 TYPES = (FIRST, COUNTED, ACTIVE, IDEMPOTENT, RELEASED)

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from headwater.common.steps import Steps
 from headwater.rdb import streams
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import HashImage, Image, ListImage, SetImage, StreamImage
 from headwater.rdb.lengths import ByteReader, put_length, put_string
 from headwater.rdb.listpack import text
 from headwater.rdb.payload import REDIS_NEWEST, unwrap, wrap
-from headwater.steps import Steps
 
 _PLAIN, _PACKED = 1, 2
 """The kind of each node of a quicklist."""
@@ -49,7 +49,7 @@ with version 11, which Valkey reads. Valkey does not read 12, the version of Red
 def load(data: bytearray, start: int, end: int) -> Steps[Image]:
     """Return the value in the payload of DUMP from ``start`` to ``end``-1 of ``data``.
 
-    >>> from headwater.steps import do_all
+    >>> from headwater.common.steps import do_all
     >>> payload = do_all(dump(b"tea", "8.8"))
     >>> do_all(load(payload, 0, len(payload)))
     b'tea'

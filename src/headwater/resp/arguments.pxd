@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport (
+from headwater.native.memory_c cimport (
     append_bytes, append_header, append_part, cut, new_words, read_id, read_integer, set_word, short_integer, spells, u64, word_at,
 )
 

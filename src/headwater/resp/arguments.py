@@ -14,8 +14,8 @@ import builtins
 from array import array
 from typing import TYPE_CHECKING
 
+from headwater.common.limits import MAX_COUNT, MAX_ID_TEXT_BYTES
 from headwater.errors import CommandError
-from headwater.limits import MAX_COUNT, MAX_ID_TEXT_BYTES
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -26,7 +26,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import (
+    from headwater.native.memory import (
         append_bytes,
         append_header,
         append_part,

@@ -1,5 +1,5 @@
 cimport cython
-from headwater.memory_c cimport append_bytes, append_header, append_id, append_part, u64
+from headwater.native.memory_c cimport append_bytes, append_header, append_id, append_part, u64
 
 cdef int _INTEGER, _BULK, _ARRAY, _MAP
 cdef bytes _CRLF, _PLUS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headwater.memory import Text
+from headwater.native.memory import Text
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -21,7 +21,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import append_bytes, append_header, append_id, append_part
+    from headwater.native.memory import append_bytes, append_header, append_id, append_part
 
 _CRLF, _PLUS = b"\r\n", b"+"
 _INTEGER, _BULK, _ARRAY, _MAP = b":$*%"

@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport put_bytes, put_part, resize, scan_bulks, set_word, u64, word_at
+from headwater.native.memory_c cimport put_bytes, put_part, resize, scan_bulks, set_word, u64, word_at
 from headwater.resp.arguments cimport Arguments
 
 cdef int _CR, _LF, _STAR, _DOLLAR, _ZERO

@@ -24,8 +24,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from headwater.errors import ProtocolError
-from headwater.limits import (
+from headwater.common.limits import (
     MAX_ARGUMENTS,
     MAX_ARGUMENTS_BEFORE_AUTH,
     MAX_BULK_BYTES,
@@ -33,6 +32,7 @@ from headwater.limits import (
     MAX_INLINE_BYTES,
     MAX_INLINE_BYTES_BEFORE_AUTH,
 )
+from headwater.errors import ProtocolError
 from headwater.resp.arguments import Arguments
 from headwater.resp.inline import split
 
@@ -45,7 +45,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import put_bytes, put_part, resize, scan_bulks, set_word, word_at
+    from headwater.native.memory import put_bytes, put_part, resize, scan_bulks, set_word, word_at
 
 _CR = 0x0D
 _LF = 0x0A

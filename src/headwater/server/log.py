@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headwater.common.limits import MAX_LOG_MESSAGE
+from headwater.common.names import escaped
 from headwater.errors import ConfigError
-from headwater.limits import MAX_LOG_MESSAGE
-from headwater.names import escaped
 
 if TYPE_CHECKING:
     from headwater.config.process import ProcessConfig

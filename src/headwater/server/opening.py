@@ -13,20 +13,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headwater.clock import Clock, StandingClock, SystemClock
+from headwater.common.clock import Clock, StandingClock, SystemClock
+from headwater.common.moments import iso_time
+from headwater.common.steps import Steps, do_all
 from headwater.config.config import Config
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.journal.failures import reading
-from headwater.journal.files import DiskFiles, Files
-from headwater.journal.journal import Journal
-from headwater.journal.regular import check_not_of_redis
-from headwater.moments import iso_time
+from headwater.journal.disk.files import DiskFiles, Files
+from headwater.journal.disk.regular import check_not_of_redis
+from headwater.journal.format.failures import reading
+from headwater.journal.log.journal import Journal
 from headwater.persistence.progress import LoadProgress
 from headwater.persistence.reading import keyspace_at
 from headwater.persistence.replaying import log_recovery, replay_steps
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.turn.node import Node
-from headwater.steps import Steps, do_all
 
 _NAMES_OF_REDIS = ("dbfilename", "appendfilename", "appenddirname")
 """The settings that name what Redis writes."""

@@ -22,7 +22,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from headwater.journal.system import sync_directory
+from headwater.journal.disk.system import sync_directory
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

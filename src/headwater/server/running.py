@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.clock import Clock
+from headwater.common.clock import Clock
 from headwater.config.config import Config
-from headwater.journal.files import Files
-from headwater.journal.reads import OPEN_FILES
+from headwater.journal.disk.files import Files
+from headwater.journal.disk.reads import OPEN_FILES
 from headwater.server.identity import version
 from headwater.server.log import reopen_log
 from headwater.server.net.driver import Driver

@@ -20,8 +20,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from headwater.common.model import StreamID
 from headwater.errors import DeclarationError
-from headwater.model import StreamID
 from headwater.spark.embedded import reachable_options
 from headwater.spark.sessions import bring_module, with_parallelism
 

@@ -21,8 +21,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from headwater.common.prometheus import serve
 from headwater.errors import DeclarationError
-from headwater.prometheus import serve
 from headwater.spark.core.causes import cause_in
 from headwater.spark.log_mode.offsets import positions_of, spans_of
 

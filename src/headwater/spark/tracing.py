@@ -27,11 +27,18 @@ from pyspark.sql.streaming.listener import (
 )
 
 from headwater.client.redaction import redacted
+from headwater.common.trace_context import (
+    Link,
+    SpanKind,
+    TracerProvider,
+    attributes_of,
+    links_to,
+    trace,
+)
 from headwater.errors import HeadwaterError
 from headwater.spark.core.connection import connect
 from headwater.spark.core.positions import ReadSpan
 from headwater.spark.log_mode.offsets import spans_of
-from headwater.trace_context import Link, SpanKind, TracerProvider, attributes_of, links_to, trace
 
 _log = logging.getLogger("headwater.spark")
 

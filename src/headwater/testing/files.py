@@ -1,4 +1,4 @@
-"""A directory in memory that can crash: an equivalent of `headwater.journal.files.DiskFiles`.
+"""A directory in memory that can crash: an equivalent of `headwater.journal.disk.files.DiskFiles`.
 
 Rule 1. What was synced survives a crash. Of what was not, any part may survive: each write completely,
         torn at any byte or not at all, independently of the others; each created, changed or removed
@@ -24,8 +24,8 @@ from functools import partial
 from random import Random
 
 from headwater.errors import StoreInUse
-from headwater.journal.content import Content
-from headwater.journal.files import Bytes
+from headwater.journal.disk.content import Content
+from headwater.journal.disk.files import Bytes
 from headwater.testing.unsynced import CrashableFile, Naming, Ranges, Write
 
 SECTOR_BYTES = 512
@@ -41,7 +41,7 @@ class _Fault:
 
 
 class MemoryReads:
-    """`headwater.journal.reads.FileReads` of `CrashableFiles`. If ``cold`` is set, nothing counts as
+    """`headwater.journal.disk.reads.FileReads` of `CrashableFiles`. If ``cold`` is set, nothing counts as
     cached. ``failing`` are positions of files that cannot be read (EIO)."""
 
     def __init__(self, files: CrashableFiles) -> None:
@@ -67,7 +67,7 @@ class MemoryReads:
 
 
 class CrashableFiles:
-    """`headwater.journal.files.Files` in memory.
+    """`headwater.journal.disk.files.Files` in memory.
 
     ``capacity`` limits the bytes of all files together, like a full disk. ``on_operation`` is called with the
     line of each operation before it takes effect: at that moment `crash_images` returns what a crash may
@@ -360,7 +360,7 @@ class CrashableFiles:
 
 
 def _read_into(content: bytes, data: memoryview, offset: int) -> int:
-    """Fill ``data`` from an offset of ``content`` on, as `headwater.journal.system.read_into` does from a file."""
+    """Fill ``data`` from an offset of ``content`` on, as `headwater.journal.disk.system.read_into` does from a file."""
     part = content[offset : offset + len(data)]
     data[: len(part)] = part
     return len(part)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from headwater.commands.call import StreamSettings
 from headwater.config.config import Config
-from headwater.journal.batches import groups_of
-from headwater.journal.journal import Journal
+from headwater.journal.format.batches import groups_of
+from headwater.journal.log.journal import Journal
 from headwater.persistence.replaying import log_recovery, recovered_keyspace
 from headwater.resp.arguments import Arguments
 from headwater.server.turn.node import Node

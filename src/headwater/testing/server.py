@@ -26,10 +26,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
-from headwater.clock import Clock
+from headwater.common.clock import Clock
 from headwater.config.config import Config
 from headwater.errors import HeadwaterError
-from headwater.journal.files import Files
+from headwater.journal.disk.files import Files
 from headwater.server.net.driver import Driver
 from headwater.server.net.loop import make_loop
 from headwater.server.running import Server

@@ -1,23 +1,17 @@
 """The worker framework: runs handlers for the entries of streams and loses none.
 
-    app           App: declares consumers, runs them, publishes
-    stream        Stream: a name, a message type, a codec
-    batches       Batch: messages that are handled together
-    outcome       Dead, Again: exceptions with which a handler chooses the outcome
-    retry         Backoff: how long an entry waits after a failed delivery
-    decide        how a delivery ends, given the outcome
-    limit         Limit: how often entries start, and how many run at once
-    delivery      Delivery: the delivery that a handler handles
-    dependencies  Use: other values that a handler gets, opened and closed by the worker
-    metrics       metrics of worker processes for Prometheus
-    tracing       Tracing: spans of OpenTelemetry
-    middleware    Middleware: hooks around every delivery and every published message
-    statistics    Statistics: what a process has done, and its progress
-    scheduled     Scheduled: a message that is published later
-    ticks         Tick: a call at a declared time
-
-Inside, `running` runs all consumers of a process and `loop` runs one of them, with the parts in its diagram.
-`supervise` starts the processes of ``headwater work``.
+app        App: declares consumers, runs them, publishes; app_declaring has its decorators
+declare    what an application declares, and what its handlers get
+store      connections to the store, clocks, waiting
+leases     how a process shows that it lives
+settle     results, acknowledgements, retries and dead letters
+observe    counters, logs, telemetry, health; tracing has spans of OpenTelemetry
+run        slots, threads, pools of processes, batches, limits, expiry
+read       reading and claiming, in order where declared
+publish    publishing, now or later
+running    all consumers of a process; loop runs one of them, and flow has the way of its entries
+process    the processes of ``headwater work``
+testing    App.test(), on a clock that tests advance
 """
 
 from __future__ import annotations
@@ -26,39 +20,39 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headwater.worker.app import App as App
-    from headwater.worker.batches import Batch as Batch
-    from headwater.worker.delivery import Delivery as Delivery
-    from headwater.worker.dependencies import Use as Use
-    from headwater.worker.limit import Limit as Limit
-    from headwater.worker.middleware import Middleware as Middleware
-    from headwater.worker.outcome import Again as Again
-    from headwater.worker.outcome import Dead as Dead
-    from headwater.worker.outcome import Ending as Ending
-    from headwater.worker.outcome import Failed as Failed
-    from headwater.worker.outcome import PoolProcessDied as PoolProcessDied
-    from headwater.worker.retry import Backoff as Backoff
-    from headwater.worker.scheduled import Scheduled as Scheduled
-    from headwater.worker.statistics import Statistics as Statistics
-    from headwater.worker.stream import Stream as Stream
-    from headwater.worker.ticks import Tick as Tick
+    from headwater.worker.declare.batches import Batch as Batch
+    from headwater.worker.declare.delivery import Delivery as Delivery
+    from headwater.worker.declare.dependencies import Use as Use
+    from headwater.worker.declare.limit import Limit as Limit
+    from headwater.worker.declare.middleware import Middleware as Middleware
+    from headwater.worker.declare.outcome import Again as Again
+    from headwater.worker.declare.outcome import Dead as Dead
+    from headwater.worker.declare.outcome import Ending as Ending
+    from headwater.worker.declare.outcome import Failed as Failed
+    from headwater.worker.declare.outcome import PoolProcessDied as PoolProcessDied
+    from headwater.worker.declare.retry import Backoff as Backoff
+    from headwater.worker.declare.scheduled import Scheduled as Scheduled
+    from headwater.worker.declare.statistics import Statistics as Statistics
+    from headwater.worker.declare.stream import Stream as Stream
+    from headwater.worker.declare.ticks import Tick as Tick
 
 _HOMES = {
-    "Again": "headwater.worker.outcome",
+    "Again": "headwater.worker.declare.outcome",
     "App": "headwater.worker.app",
-    "Backoff": "headwater.worker.retry",
-    "Batch": "headwater.worker.batches",
-    "Dead": "headwater.worker.outcome",
-    "Delivery": "headwater.worker.delivery",
-    "Ending": "headwater.worker.outcome",
-    "Failed": "headwater.worker.outcome",
-    "Limit": "headwater.worker.limit",
-    "Middleware": "headwater.worker.middleware",
-    "PoolProcessDied": "headwater.worker.outcome",
-    "Scheduled": "headwater.worker.scheduled",
-    "Statistics": "headwater.worker.statistics",
-    "Stream": "headwater.worker.stream",
-    "Tick": "headwater.worker.ticks",
-    "Use": "headwater.worker.dependencies",
+    "Backoff": "headwater.worker.declare.retry",
+    "Batch": "headwater.worker.declare.batches",
+    "Dead": "headwater.worker.declare.outcome",
+    "Delivery": "headwater.worker.declare.delivery",
+    "Ending": "headwater.worker.declare.outcome",
+    "Failed": "headwater.worker.declare.outcome",
+    "Limit": "headwater.worker.declare.limit",
+    "Middleware": "headwater.worker.declare.middleware",
+    "PoolProcessDied": "headwater.worker.declare.outcome",
+    "Scheduled": "headwater.worker.declare.scheduled",
+    "Statistics": "headwater.worker.declare.statistics",
+    "Stream": "headwater.worker.declare.stream",
+    "Tick": "headwater.worker.declare.ticks",
+    "Use": "headwater.worker.declare.dependencies",
 }
 """Public name → the module that defines it. Each is imported on first access, so that those who use one module, such
 as `durations`, do not load the framework."""

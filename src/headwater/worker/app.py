@@ -14,17 +14,17 @@ from urllib.parse import urlsplit
 
 from headwater.client import server_url
 from headwater.client.redaction import redacted
+from headwater.common.durations import milliseconds
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.app_declaring import AppDeclaring
-from headwater.worker.clocks import LoopClock
-from headwater.worker.connections import Connections
-from headwater.worker.declaration import POOL_PROCESS, with_concurrency
-from headwater.worker.durations import milliseconds
-from headwater.worker.extensions import Extensions
-from headwater.worker.middleware import Middleware
-from headwater.worker.quarantine import Suspects
+from headwater.worker.declare.declaration import POOL_PROCESS, with_concurrency
+from headwater.worker.declare.extensions import Extensions
+from headwater.worker.declare.middleware import Middleware
+from headwater.worker.observe.supervisor_pipe import Reports
+from headwater.worker.read.quarantine import Suspects
 from headwater.worker.running import Running
-from headwater.worker.supervisor_pipe import Reports
+from headwater.worker.store.clocks import LoopClock
+from headwater.worker.store.connections import Connections
 
 if TYPE_CHECKING:
     from headwater.worker.testing import AppTest

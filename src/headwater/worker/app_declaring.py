@@ -7,9 +7,7 @@ from datetime import timedelta
 from typing import Any, TypeVar, Unpack
 
 from headwater.errors import DeclarationError
-from headwater.worker.app_publishing import AppPublishing
-from headwater.worker.connections import Connections
-from headwater.worker.declaration import (
+from headwater.worker.declare.declaration import (
     BatchOptions,
     Consumer,
     ConsumerOptions,
@@ -19,15 +17,17 @@ from headwater.worker.declaration import (
     known,
     split,
 )
-from headwater.worker.extensions import Extensions
-from headwater.worker.lifespan import hook
-from headwater.worker.middleware import Middleware
-from headwater.worker.on_dead import OnDeadOptions, declare_on_dead, stream_of_dead
+from headwater.worker.declare.extensions import Extensions
+from headwater.worker.declare.lifespan import hook
+from headwater.worker.declare.middleware import Middleware
+from headwater.worker.declare.on_dead import OnDeadOptions, declare_on_dead, stream_of_dead
+from headwater.worker.declare.schedules import Cron, Every, Times
+from headwater.worker.declare.statistics import Statistics
+from headwater.worker.declare.stream import Stream
+from headwater.worker.declare.ticks import ScheduleOptions, declare_schedule
+from headwater.worker.publish.app_publishing import AppPublishing
 from headwater.worker.running import Running
-from headwater.worker.schedules import Cron, Every, Times
-from headwater.worker.statistics import Statistics
-from headwater.worker.stream import Stream
-from headwater.worker.ticks import ScheduleOptions, declare_schedule
+from headwater.worker.store.connections import Connections
 
 H = TypeVar("H", bound=Callable[..., Any])
 

@@ -1,7 +1,7 @@
-from headwater.worker.owned cimport Owned
-from headwater.worker.execute cimport Executor
-from headwater.worker.in_flight cimport InFlight
-from headwater.worker.slow cimport SlowHandlers
+from headwater.worker.declare.owned cimport Owned
+from headwater.worker.run.execute cimport Executor
+from headwater.worker.settle.in_flight cimport InFlight
+from headwater.worker.run.slow cimport SlowHandlers
 
 cdef class Flow:
     cdef public object consumer

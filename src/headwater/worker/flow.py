@@ -10,25 +10,15 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
-from headwater.groups.claiming import Delivered, claim_interval_ms
-from headwater.groups.operation import Refused
-from headwater.groups.poison import NO_RECORD, condemnation
-from headwater.groups.settling import FINAL, How, SettleOutcome
+from headwater.groups.protocol.operation import Refused
+from headwater.groups.reading.claiming import Delivered, claim_interval_ms
+from headwater.groups.reading.poison import NO_RECORD, condemnation
+from headwater.groups.settling.settling import FINAL, How, SettleOutcome
 from headwater.messages import EXPIRES_FIELD
-from headwater.worker.batch_pool import BatchPool
-from headwater.worker.batching import BatchHandler
-from headwater.worker.clocks import Timers
-from headwater.worker.decide import Policy, decide
-from headwater.worker.declaration import Consumer
-from headwater.worker.delivery_log import report
-from headwater.worker.dependencies import Values
-from headwater.worker.execute import Executor
-from headwater.worker.expiry import Expiry
-from headwater.worker.fetch import Fetcher
-from headwater.worker.gate import Gate
-from headwater.worker.in_flight import InFlight
-from headwater.worker.ordered_fetch import OrderedFetch
-from headwater.worker.outcome import (
+from headwater.worker.declare.decide import Policy, decide
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.dependencies import Values
+from headwater.worker.declare.outcome import (
     Condemned,
     Crashed,
     Exhausted,
@@ -38,15 +28,25 @@ from headwater.worker.outcome import (
     Stopped,
     Unrecorded,
 )
-from headwater.worker.owned import Owned, State
-from headwater.worker.pool import HandBack, Pool
-from headwater.worker.quarantine import Quarantine
-from headwater.worker.settle import BATCH, Queued
-from headwater.worker.shared_connection import SharedConnections
-from headwater.worker.slow import SlowHandlers
-from headwater.worker.supervisor_pipe import Reports
-from headwater.worker.telemetry import Telemetry
-from headwater.worker.waiting import Changes
+from headwater.worker.declare.owned import Owned, State
+from headwater.worker.observe.delivery_log import report
+from headwater.worker.observe.supervisor_pipe import Reports
+from headwater.worker.observe.telemetry import Telemetry
+from headwater.worker.read.fetch import Fetcher
+from headwater.worker.read.ordered_fetch import OrderedFetch
+from headwater.worker.read.quarantine import Quarantine
+from headwater.worker.run.batch_pool import BatchPool
+from headwater.worker.run.batching import BatchHandler
+from headwater.worker.run.execute import Executor
+from headwater.worker.run.expiry import Expiry
+from headwater.worker.run.gate import Gate
+from headwater.worker.run.pool import HandBack, Pool
+from headwater.worker.run.slow import SlowHandlers
+from headwater.worker.settle.in_flight import InFlight
+from headwater.worker.settle.settle import BATCH, Queued
+from headwater.worker.store.clocks import Timers
+from headwater.worker.store.shared_connection import SharedConnections
+from headwater.worker.store.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 

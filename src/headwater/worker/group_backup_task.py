@@ -9,18 +9,25 @@ import logging
 from collections.abc import Callable, Sequence
 from math import inf
 
-from headwater.groups.backup_writer import BACKUP_SECONDS, BackupWriter, write_quiet
-from headwater.groups.expired import note_expired
-from headwater.groups.held import HeldKey, write_held
-from headwater.groups.hung import write_hung, write_transfers
-from headwater.groups.member import Member
-from headwater.groups.operation import Operation, Refused, batched, perform, server_ms, together
-from headwater.groups.session import GroupSession
-from headwater.groups.store_errors import Remedy, Step, remedy
-from headwater.worker.clocks import Timers, call_upkeep
-from headwater.worker.expiry import Expiry
-from headwater.worker.shared_connection import SharedConnection
-from headwater.worker.waiting import cancelled
+from headwater.groups.membership.backup_writer import BACKUP_SECONDS, BackupWriter, write_quiet
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import (
+    Operation,
+    Refused,
+    batched,
+    perform,
+    server_ms,
+    together,
+)
+from headwater.groups.protocol.store_errors import Remedy, Step, remedy
+from headwater.groups.reports.expired import note_expired
+from headwater.groups.reports.held import HeldKey, write_held
+from headwater.groups.reports.hung import write_hung, write_transfers
+from headwater.groups.settling.session import GroupSession
+from headwater.worker.run.expiry import Expiry
+from headwater.worker.store.clocks import Timers, call_upkeep
+from headwater.worker.store.shared_connection import SharedConnection
+from headwater.worker.store.waiting import cancelled
 
 log = logging.getLogger("headwater.worker")
 

@@ -19,26 +19,26 @@ from typing import NamedTuple
 
 from headwater.errors import HeadwaterError
 from headwater.messages import error_text
-from headwater.worker.clocks import Timers
-from headwater.worker.declaration import Consumer
-from headwater.worker.dependencies import Values
-from headwater.worker.fetch import Fetcher
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.dependencies import Values
+from headwater.worker.declare.owned import Owned
+from headwater.worker.declare.statistics import ConsumerProgress
 from headwater.worker.flow import Flow
-from headwater.worker.freshness import Freshness
-from headwater.worker.gate import Gate
 from headwater.worker.group_backup_task import BackedUp, GroupBackups
-from headwater.worker.lease import Leased, TaskRenewer, ThreadRenewer
-from headwater.worker.lease_board import LeaseSlot
-from headwater.worker.ordered_fetch import OrderedFetch, Slots
-from headwater.worker.owned import Owned
-from headwater.worker.quarantine import Quarantine, QuarantineLock, Suspects
-from headwater.worker.reaping import reap_regularly
-from headwater.worker.shared_connection import SharedConnections
-from headwater.worker.statistics import ConsumerProgress
-from headwater.worker.stopping import Stopping
-from headwater.worker.supervisor_pipe import Reports
-from headwater.worker.telemetry import Telemetry
-from headwater.worker.waiting import Changes, ended
+from headwater.worker.leases.freshness import Freshness
+from headwater.worker.leases.lease import Leased, TaskRenewer, ThreadRenewer
+from headwater.worker.leases.lease_board import LeaseSlot
+from headwater.worker.observe.supervisor_pipe import Reports
+from headwater.worker.observe.telemetry import Telemetry
+from headwater.worker.read.fetch import Fetcher
+from headwater.worker.read.ordered_fetch import OrderedFetch, Slots
+from headwater.worker.read.quarantine import Quarantine, QuarantineLock, Suspects
+from headwater.worker.read.stopping import Stopping
+from headwater.worker.run.gate import Gate
+from headwater.worker.store.clocks import Timers
+from headwater.worker.store.reaping import reap_regularly
+from headwater.worker.store.shared_connection import SharedConnections
+from headwater.worker.store.waiting import Changes, ended
 
 
 class TaskEnded(Exception):

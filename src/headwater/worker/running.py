@@ -14,23 +14,23 @@ from random import Random
 from typing import Any
 
 from headwater.client.redaction import redacted
-from headwater.worker.clocks import LoopClock, Timers
-from headwater.worker.connections import Connections, deadline_s
-from headwater.worker.declaration import Consumer
-from headwater.worker.delays import ProcessDelays
-from headwater.worker.execute import HandlerOverran, runs_in_pool
-from headwater.worker.extensions import Extensions
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.extensions import Extensions
+from headwater.worker.declare.lifespan import Lifespan
+from headwater.worker.declare.owned import Owned
 from headwater.worker.group_backup_task import GroupBackups
-from headwater.worker.lease import TaskRenewer, ThreadRenewer
-from headwater.worker.lifespan import Lifespan
+from headwater.worker.leases.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.loop import Loop, ProcessParts, TaskEnded
-from headwater.worker.owned import Owned
-from headwater.worker.quarantine import QuarantineLock, Suspects
+from headwater.worker.observe.delays import ProcessDelays
+from headwater.worker.observe.supervisor_pipe import Reports
+from headwater.worker.observe.telemetry import Telemetry
+from headwater.worker.read.quarantine import QuarantineLock, Suspects
+from headwater.worker.run.execute import HandlerOverran, runs_in_pool
 from headwater.worker.scheduler import Scheduler, served_streams
-from headwater.worker.shared_connection import SharedConnections
-from headwater.worker.supervisor_pipe import Reports
-from headwater.worker.telemetry import Telemetry
-from headwater.worker.waiting import ended
+from headwater.worker.store.clocks import LoopClock, Timers
+from headwater.worker.store.connections import Connections, deadline_s
+from headwater.worker.store.shared_connection import SharedConnections
+from headwater.worker.store.waiting import ended
 
 log = logging.getLogger("headwater.worker")
 

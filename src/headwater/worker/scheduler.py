@@ -17,12 +17,13 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError
-from headwater.groups.capabilities import probe
-from headwater.groups.claiming import Delivered, MemberReader, recover
-from headwater.groups.content import ContentPages
-from headwater.groups.member import Member, join, retire
-from headwater.groups.operation import GroupVanished, perform
-from headwater.groups.scheduling import (
+from headwater.groups.membership.member import Member, join, retire
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.content import ContentPages
+from headwater.groups.protocol.operation import GroupVanished, perform
+from headwater.groups.protocol.store_errors import Remedy, Step, remedy
+from headwater.groups.reading.claiming import Delivered, MemberReader, recover
+from headwater.groups.settling.scheduling import (
     READ_ENTRIES,
     Handled,
     in_use,
@@ -30,16 +31,15 @@ from headwater.groups.scheduling import (
     publish_due,
     publisher_of,
 )
-from headwater.groups.store_errors import Remedy, Step, remedy
 from headwater.messages import error_text
-from headwater.worker.clocks import Timers, sleep
-from headwater.worker.connections import Connections, Pause, close_client, lost_connection
-from headwater.worker.declaration import Consumer
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.schedules import Schedule, Ticking
 from headwater.worker.loop import TaskEnded
-from headwater.worker.reaping import reap_regularly
-from headwater.worker.schedules import Schedule, Ticking
-from headwater.worker.shared_connection import SharedConnection, SharedConnections
-from headwater.worker.waiting import cancelled, ended
+from headwater.worker.store.clocks import Timers, sleep
+from headwater.worker.store.connections import Connections, Pause, close_client, lost_connection
+from headwater.worker.store.reaping import reap_regularly
+from headwater.worker.store.shared_connection import SharedConnection, SharedConnections
+from headwater.worker.store.waiting import cancelled, ended
 
 if TYPE_CHECKING:
     import redis.asyncio

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from headwater.errors import HeadwaterError
 from headwater.messages import DeadLetter
-from headwater.worker.stream import Stream
+from headwater.worker.declare.stream import Stream
 
 if TYPE_CHECKING:
     import redis

@@ -25,18 +25,18 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
+from headwater.common.durations import milliseconds
 from headwater.errors import HeadwaterError
-from headwater.groups.dead_letters import page
-from headwater.groups.operation import Operation, run, single
+from headwater.groups.protocol.operation import Operation, run, single
+from headwater.groups.settling.dead_letters import page
 from headwater.messages import DeadLetter, dead_letter_stream
 from headwater.testing.clock import ManualClock
 from headwater.worker.app_declaring import AppDeclaring
-from headwater.worker.connections import Connections
-from headwater.worker.declaration import Consumer
-from headwater.worker.durations import milliseconds
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.stream import Stream
 from headwater.worker.loop import Loop
 from headwater.worker.running import Running
-from headwater.worker.stream import Stream
+from headwater.worker.store.connections import Connections
 
 if TYPE_CHECKING:
     import redis

@@ -17,8 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from headwater.messages import TRACE_FIELDS, Pairs
-from headwater.trace_context import (
+from headwater.common.trace_context import (
     Context,
     Span,
     SpanKind,
@@ -30,10 +29,11 @@ from headwater.trace_context import (
     links_to,
     trace,
 )
-from headwater.worker.batches import Batch
-from headwater.worker.delivery import Delivery
-from headwater.worker.middleware import Middleware
-from headwater.worker.outcome import Ending
+from headwater.messages import TRACE_FIELDS, Pairs
+from headwater.worker.declare.batches import Batch
+from headwater.worker.declare.delivery import Delivery
+from headwater.worker.declare.middleware import Middleware
+from headwater.worker.declare.outcome import Ending
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from headwater.steps import Steps
+from headwater.common.steps import Steps
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Reply, Simple
 

@@ -10,9 +10,9 @@ import pytest
 
 from headwater.commands import dump, restore
 from headwater.commands.call import Call
+from headwater.common.steps import Steps
 from headwater.engine.check import broken_invariants
 from headwater.errors import ForkedStore, NodePoisoned
-from headwater.steps import Steps
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Simple
 from tests.unit.offloading.jobs import (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headwater.commands import dump, restore
+from headwater.common.steps import Steps
 from headwater.engine.check import broken_invariants
-from headwater.steps import Steps
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Nil
 from tests.unit.offloading.jobs import (

@@ -7,9 +7,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from headwater.common.steps import do_all
 from headwater.rdb.image import GroupImage, Image, NodeImage, PendingImage
 from headwater.rdb.values import dump, load
-from headwater.steps import do_all
 
 ID = tuple[int, int]
 

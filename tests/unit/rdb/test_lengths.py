@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.limits import MAX_RESTORED_BYTES
+from headwater.common.limits import MAX_RESTORED_BYTES
 from headwater.rdb import lengths
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.lengths import ByteReader, put_length, put_string

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
+from headwater.common.steps import do_all
 from headwater.rdb import payload as envelope
 from headwater.rdb.errors import BadEnvelope, BadPayload
 from headwater.rdb.image import HashImage, Image, ListImage, SetImage
-from headwater.steps import do_all
 from tests.unit.rdb import old_payloads as old
 from tests.unit.rdb.plain_images import read_payload as load
 from tests.unit.rdb.plain_images import write_payload as dump

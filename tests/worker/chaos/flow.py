@@ -89,7 +89,7 @@ def record(consumer: str, *ids: int) -> None:
 
 if multiprocessing.parent_process() is not None:
     _runs = Runs(os.environ["CHAOS_RUNS"], pid=os.getppid())
-elif "headwater.worker.process" in sys.orig_argv:  # a supervisor imports the app too
+elif "headwater.worker.process.main" in sys.orig_argv:  # a supervisor imports the app too
     _runs = Runs(os.environ["CHAOS_RUNS"], pid=os.getpid())
     threading.Thread(target=_runs.watch, daemon=True).start()
 

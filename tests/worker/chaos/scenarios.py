@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from headwater.worker import Again, App, Backoff, Batch, Dead, Delivery, Stream
-from headwater.worker.clocks import Timers, sleep
+from headwater.worker.store.clocks import Timers, sleep
 
 MOST_DELIVERIES: Final = 4
 

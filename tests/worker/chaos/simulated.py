@@ -26,9 +26,9 @@ from unittest.mock import patch
 import redis
 
 from headwater.worker import App, Delivery
-from headwater.worker.clocks import Timers
 from headwater.worker.loop import Loop, ProcessParts
-from headwater.worker.quarantine import QuarantineLock
+from headwater.worker.read.quarantine import QuarantineLock
+from headwater.worker.store.clocks import Timers
 from headwater.worker.testing import AppTest
 from tests.worker.chaos.scenarios import (
     SCENARIOS,

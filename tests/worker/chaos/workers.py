@@ -80,7 +80,7 @@ class Workers:
         self._behind.setdefault(found, []).append(worker.pid)
 
     def _launch(self, url: str) -> WorkerProcess:
-        words = ["headwater.worker.process", FLOW]
+        words = ["headwater.worker.process.main", FLOW]
         if self.supervised:
             words = ["headwater.cli.main", "work", FLOW, "--workers", str(self.size)]
         environment = {"CHAOS_URL": url, "CHAOS_RUNS": str(self.directory), **self.environment()}

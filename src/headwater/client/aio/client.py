@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import redis.asyncio
 
 if TYPE_CHECKING:
-    from headwater.journal.report import RecoveryReport
+    from headwater.journal.log.report import RecoveryReport
 
 
 class AsyncClient(redis.asyncio.Redis):

@@ -14,7 +14,7 @@ from headwater.client.aio.guarded import guarded
 from headwater.client.aio.sentinel import to_primary
 from headwater.client.opening import ClientClasses
 from headwater.client.slots import Topology
-from headwater.clock import Clock
+from headwater.common.clock import Clock
 
 if TYPE_CHECKING:
     from headwater.client.aio.embedded import AsyncEmbeddedPool

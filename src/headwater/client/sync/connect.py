@@ -14,7 +14,7 @@ from headwater.client.sync.client import Client
 from headwater.client.sync.cluster import ClusterClient
 from headwater.client.sync.guarded import guarded
 from headwater.client.sync.sentinel import to_primary
-from headwater.clock import Clock
+from headwater.common.clock import Clock
 
 if TYPE_CHECKING:
     from headwater.client.sync.embedded import EmbeddedPool

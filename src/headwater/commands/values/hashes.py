@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from headwater.commands.call import Call
 from headwater.commands.values.typed import changed, prepare, reading, writing
+from headwater.common.model import MAX_I64, MIN_I64
 from headwater.engine.keyspace.events import HASH
 from headwater.errors import CommandError
-from headwater.model import MAX_I64, MIN_I64
 from headwater.resp.arguments import parse_integer
 
 

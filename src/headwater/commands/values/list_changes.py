@@ -10,10 +10,10 @@ from collections import deque
 from headwater.commands.call import Call
 from headwater.commands.values.lists import places
 from headwater.commands.values.typed import changed, prepare, writing
+from headwater.common.model import MAX_I64, MIN_I64
 from headwater.engine.accounts.value_account import places_of
 from headwater.engine.keyspace.events import LIST
 from headwater.errors import CommandError
-from headwater.model import MAX_I64, MIN_I64
 
 
 def lset(call: Call) -> None:

@@ -1,7 +1,7 @@
 cimport cython
 from headwater.commands.call cimport Call
 from headwater.commands.values.typed cimport changed, prepare_text, reading, writing
-from headwater.memory_c cimport decimal_text
+from headwater.native.memory_c cimport decimal_text
 from headwater.resp.arguments cimport Arguments, parse_integer
 from headwater.resp.replies cimport ReplyWriter
 

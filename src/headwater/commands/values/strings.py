@@ -13,11 +13,11 @@ from headwater.commands.expire import end_of, let_expire, let_live
 from headwater.commands.keys import clear_expired, delete_key, notify_overwritten
 from headwater.commands.values.digests import CONDITIONS, holds
 from headwater.commands.values.typed import prepare_text, reading, writing
+from headwater.common.limits import MAX_BULK_BYTES
 from headwater.engine.facts.facts import HEADROOM
 from headwater.engine.keyspace.database import Value
 from headwater.engine.keyspace.events import GENERIC, STRING
 from headwater.errors import CommandError
-from headwater.limits import MAX_BULK_BYTES
 from headwater.resp.arguments import INTEGER_ERROR, Arguments, parse_integer
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
-    from headwater.memory import decimal_text
+    from headwater.native.memory import decimal_text
 
 UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT": (1, True)}
 """The milliseconds of a unit, and whether the time is absolute."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any, TypeVar
 
-from headwater.limits import PENDING_BLOCK_RECORDS
+from headwater.common.limits import PENDING_BLOCK_RECORDS
 
 T = TypeVar("T")
 

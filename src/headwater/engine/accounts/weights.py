@@ -1,7 +1,7 @@
 """The sizes that entries would have in Redis's listpacks. Redis's node limits count these bytes.
 
 Compiled modules import `weigh` and `integer_bytes` from ``weights_c.pxd``. Plain Python uses the
-equivalents below, as with `headwater.memory`.
+equivalents below, as with `headwater.native.memory`.
 
 Source: Redis, listpack.c (lpEncodeGetType, lpEncodeBacklenBytes) and t_stream.c (streamAppendItem).
 """

@@ -2,7 +2,7 @@
 from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from headwater.memory_c cimport beyond, u64
+from headwater.native.memory_c cimport beyond, u64
 from libc.string cimport memcmp
 
 

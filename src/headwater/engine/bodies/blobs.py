@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 CHECKSUM_BYTES = 4
-"""The size of the checksum after the body of a blob (`headwater.journal.blobs` has the format)."""
+"""The size of the checksum after the body of a blob (`headwater.journal.segments.blobs` has the format)."""
 
 
 class BlobPlace(NamedTuple):

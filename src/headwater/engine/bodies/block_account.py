@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 from weakref import ref
 
-from headwater import limits
+from headwater.common import limits
 from headwater.engine.bodies.blobs import SegmentUse
 from headwater.engine.bodies.bodies import Bodies
 from headwater.engine.bodies.codecs import NONE

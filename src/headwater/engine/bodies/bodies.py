@@ -24,7 +24,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from weakref import ref
 
-from headwater import limits
+from headwater.common import limits
 from headwater.engine.bodies.blobs import BlobPlace, BlobSource
 from headwater.engine.bodies.codecs import Codec, codec_in
 from headwater.engine.bodies.sealed_block import ColdBlocks, SealedBlock, unpack, unpacked

@@ -1,8 +1,8 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.bodies.blobs cimport Blob
-from headwater.memory_c cimport offset_at
-from headwater.packing_c cimport index_entries, pass_entries, unpack_ids
+from headwater.native.memory_c cimport offset_at
+from headwater.native.packing_c cimport index_entries, pass_entries, unpack_ids
 cdef Py_ssize_t MARKED, _MARKS_BYTES, _PARTS_MOST, _ROW_BYTES
 
 

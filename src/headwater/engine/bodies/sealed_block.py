@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from headwater import limits
+from headwater.common import limits
 from headwater.engine.bodies.blobs import Blob
 from headwater.engine.bodies.codecs import NONE, Codec
-from headwater.memory import Text
+from headwater.native.memory import Text
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -37,8 +37,8 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # packing_c.pxd has it in C
-    from headwater.memory import offset_at
-    from headwater.packing import index_entries, pass_entries, unpack_ids
+    from headwater.native.memory import offset_at
+    from headwater.native.packing import index_entries, pass_entries, unpack_ids
 
 MARKED = 8
 """An entry in the middle of a block is found by passing at most as many."""

@@ -2,10 +2,10 @@ cimport cython
 from cpython cimport array
 from headwater.engine.bodies.block_account cimport BlockAccount
 from headwater.engine.bodies.sealed_block cimport SealedBlock, offsets_in, start_in, unpacked_ids
-from headwater.memory_c cimport (
+from headwater.native.memory_c cimport (
     cut, offset_at, reserve, u64, word_at,
 )
-from headwater.packing_c cimport find_packed, pack_ids
+from headwater.native.packing_c cimport find_packed, pack_ids
 
 cdef Py_ssize_t _ARRAYS_BYTES, _OBJECTS_BYTES, _PACKED_BYTES
 cdef u64 _MAX

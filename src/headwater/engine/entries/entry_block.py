@@ -31,7 +31,7 @@ from weakref import ref
 
 from headwater.engine.bodies.block_account import HOT, KEPT, SEALED, BlockAccount
 from headwater.engine.bodies.sealed_block import SealedBlock, offsets_in, start_in, unpacked_ids
-from headwater.memory import Text
+from headwater.native.memory import Text
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -42,8 +42,8 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
-    from headwater.memory import cut, offset_at, reserve, word_at
-    from headwater.packing import find_packed, pack_ids
+    from headwater.native.memory import cut, offset_at, reserve, word_at
+    from headwater.native.packing import find_packed, pack_ids
 
 _ARRAYS_BYTES = 20
 """Bytes of an entry's id and offset."""

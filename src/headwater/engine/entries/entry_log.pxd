@@ -3,7 +3,7 @@ from cpython cimport array
 from headwater.engine.entries.entry_block cimport EntryBlock, Span
 from headwater.engine.bodies.sealed_block cimport SealedBlock
 from headwater.engine.bodies.block_account cimport BlockAccount
-from headwater.memory_c cimport (
+from headwater.native.memory_c cimport (
     append_entry, offset_at, prefetch_bytes_end, prefetch_end, push_id, push_offset, u32, u64,
     word_at,
 )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from headwater.engine.bodies.block_account import BlockAccount
 from headwater.engine.bodies.sealed_block import SealedBlock
 from headwater.engine.entries.entry_block import EntryBlock, Span
-from headwater.memory import ENTRY_HEADER_BYTES
+from headwater.native.memory import ENTRY_HEADER_BYTES
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -32,7 +32,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import (
+    from headwater.native.memory import (
         append_entry,
         prefetch_bytes_end,
         prefetch_end,

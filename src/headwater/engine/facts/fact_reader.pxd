@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport empty, u32, u64
-from headwater.views_c cimport (
+from headwater.native.memory_c cimport empty, u32, u64
+from headwater.native.views_c cimport (
     append_view, cut_view, view_i64, view_u8, view_u32, view_u64, view_words,
 )
 

@@ -21,8 +21,8 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and views_c.pxd have them in C
-    from headwater.memory import empty
-    from headwater.views import (
+    from headwater.native.memory import empty
+    from headwater.native.views import (
         append_view,
         cut_view,
         view_i64,

@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport (
+from headwater.native.memory_c cimport (
     append_bytes, append_part, put_i64, put_u8, put_u32, put_u64, put_words, u32, u64,
 )
 

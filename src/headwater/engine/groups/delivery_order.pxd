@@ -2,7 +2,7 @@ cimport cython
 from cpython cimport array
 from headwater.engine.groups.pending cimport PendingList
 from headwater.engine.groups.pending_block cimport PendingBlock
-from headwater.memory_c cimport add_word, insert_words, remove_words, set_word, u64, word_at
+from headwater.native.memory_c cimport add_word, insert_words, remove_words, set_word, u64, word_at
 
 cdef Py_ssize_t _WORDS, _SLACK, _MOST_COVERED, RUN_BYTES, INDEX_BYTES
 cdef long long _NO_TIME

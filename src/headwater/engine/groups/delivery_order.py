@@ -22,9 +22,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from headwater.common.model import MAX_U64, id_after, id_before
 from headwater.engine.accounts.memory_account import INDEX_BYTES, RUN_BYTES
 from headwater.engine.groups.pending import PendingList
-from headwater.model import MAX_U64, id_after, id_before
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -35,7 +35,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import add_word, insert_words, remove_words, set_word, word_at
+    from headwater.native.memory import add_word, insert_words, remove_words, set_word, word_at
 
 _WORDS = 4
 _SLACK = 64

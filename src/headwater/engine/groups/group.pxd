@@ -7,7 +7,7 @@ from headwater.engine.facts.facts cimport FactBuffer
 from headwater.engine.shared.history cimport EntryHistory
 from headwater.engine.shared.keyspace_state cimport KeyspaceState
 from headwater.engine.groups.pending cimport PendingList
-from headwater.memory_c cimport u64, word_at
+from headwater.native.memory_c cimport u64, word_at
 
 
 cdef Py_ssize_t CONSUMER_BYTES, DELAYED_BYTES, RELEASED_BYTES

@@ -11,7 +11,7 @@ Rule 3. ``last_id`` rises with deliveries. Only XGROUP SETID can lower it.
 Rule 4. ``entries_read`` is at most the stream's ``entries_added``, or `UNKNOWN`: no lag is negative.
 
 Methods from `set_id` on are mutators: they make no choices, and write one fact each. Many ids, or records
-that begin with an id, are passed as consecutive words in one array (`headwater.model.flat_words`).
+that begin with an id, are passed as consecutive words in one array (`headwater.common.model.flat_words`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.common.limits import MAX_ENTRIES_COUNT
+from headwater.common.model import UNKNOWN, flat_words
 from headwater.engine.accounts.memory_account import (
     CONSUMER_BYTES,
     DELAYED_BYTES,
@@ -32,8 +34,6 @@ from headwater.engine.groups.consumer import GroupConsumer
 from headwater.engine.groups.delivery_order import DeliveryOrder
 from headwater.engine.groups.pending import NOBODY, PendingList
 from headwater.engine.shared.history import EntryHistory
-from headwater.limits import MAX_ENTRIES_COUNT
-from headwater.model import UNKNOWN, flat_words
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -44,7 +44,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import word_at
+    from headwater.native.memory import word_at
 
 
 class ConsumerGroup:

@@ -2,7 +2,7 @@ cimport cython
 from cpython cimport array
 from headwater.engine.accounts.memory_account cimport MemoryAccount
 from headwater.engine.groups.pending_block cimport PendingBlock, expected_at
-from headwater.memory_c cimport copy_words, remove_words, u64, word_at
+from headwater.native.memory_c cimport copy_words, remove_words, u64, word_at
 
 cdef Py_ssize_t _WORDS, _SHIFT, _MASK
 cdef u64 _BIG

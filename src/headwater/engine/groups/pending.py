@@ -17,9 +17,9 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from headwater.common.limits import PENDING_BLOCK_RECORDS
 from headwater.engine.accounts.memory_account import BLOCK_BYTES, FULL_BLOCK_BYTES, MemoryAccount
 from headwater.engine.groups.pending_block import BIG, PendingBlock, expected_at
-from headwater.limits import PENDING_BLOCK_RECORDS
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -30,7 +30,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import copy_words, remove_words, word_at
+    from headwater.native.memory import copy_words, remove_words, word_at
 
 NOBODY = 0
 """Owner of a released or delayed entry."""

@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport (
+from headwater.native.memory_c cimport (
     copy_words, fit_words, new_words, put_records, set_word, u64, word_at,
 )
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from headwater.model import MAX_U64
+from headwater.common.model import MAX_U64
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -34,7 +34,14 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import copy_words, fit_words, new_words, put_records, set_word, word_at
+    from headwater.native.memory import (
+        copy_words,
+        fit_words,
+        new_words,
+        put_records,
+        set_word,
+        word_at,
+    )
 
 _LIKE = array("Q")
 _WORDS = 4

@@ -4,8 +4,8 @@ from headwater.engine.entries.entry_block cimport EntryBlock
 from headwater.engine.facts.facts cimport FactBuffer
 from headwater.engine.groups.pending_block cimport PendingBlock
 from headwater.engine.bodies.sealed_block cimport SealedBlock
-from headwater.memory_c cimport put_u8, put_u32, put_u64, put_words
-from headwater.packing_c cimport pack_ids, pack_rows
+from headwater.native.memory_c cimport put_u8, put_u32, put_u64, put_words
+from headwater.native.packing_c cimport pack_ids, pack_rows
 
 
 @cython.final

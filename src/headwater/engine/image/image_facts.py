@@ -53,8 +53,8 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
-    from headwater.memory import put_u8, put_u32, put_u64, put_words
-    from headwater.packing import pack_ids, pack_rows
+    from headwater.native.memory import put_u8, put_u32, put_u64, put_words
+    from headwater.native.packing import pack_ids, pack_rows
 
 GROUP_BYTES = 256 * 1024
 """A record group of an image ends with the fact that makes it this long."""

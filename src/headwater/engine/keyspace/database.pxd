@@ -2,7 +2,7 @@ cimport cython
 from headwater.engine.accounts.memory_account cimport text_bytes
 from headwater.engine.shared.signals cimport KeySignals
 from headwater.engine.accounts.value_account cimport ValueAccount
-from headwater.memory_c cimport splice
+from headwater.native.memory_c cimport splice
 
 cdef Py_ssize_t UNCOUNTED
 

@@ -24,6 +24,7 @@ from itertools import islice
 from sys import getsizeof
 from typing import TYPE_CHECKING, cast
 
+from headwater.common.limits import SMALL_GARBAGE
 from headwater.engine.accounts.memory_account import text_bytes
 from headwater.engine.accounts.value_account import (
     UNCOUNTED,
@@ -42,7 +43,6 @@ from headwater.engine.shared.keyspace_state import KeyspaceState
 from headwater.engine.shared.signals import KeySignals
 from headwater.engine.streams.copying import adopt_facts, adopt_stream, copy_stream
 from headwater.engine.streams.stream import StoredStream
-from headwater.limits import SMALL_GARBAGE
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -53,7 +53,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
-    from headwater.memory import splice
+    from headwater.native.memory import splice
 
 Value = StoredStream | bytes | dict[bytes, bytes] | deque[bytes] | set[bytes]
 

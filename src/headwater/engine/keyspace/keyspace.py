@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from heapq import heappop
 
+from headwater.common.limits import DATABASES, GROWN_TEXTS, SMALL_GARBAGE
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.entries.entry_block import EntryBlock
 from headwater.engine.facts.facts import ALL_DATABASES, FactBuffer
@@ -18,7 +19,6 @@ from headwater.engine.streams.idempotency import Deadlines
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.sealing import CompressionJob
 from headwater.engine.tier.storing import record_of
-from headwater.limits import DATABASES, GROWN_TEXTS, SMALL_GARBAGE
 
 EMBEDDED_BYTES = 44
 """Maximum length of a string that Redis stores as embstr."""

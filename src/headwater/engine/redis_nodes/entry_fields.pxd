@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.memory_c cimport append_part, offset_at, push_offset, push_word
+from headwater.native.memory_c cimport append_part, offset_at, push_offset, push_word
 
 
 @cython.locals(

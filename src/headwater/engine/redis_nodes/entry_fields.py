@@ -14,7 +14,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import append_part, offset_at, push_offset, push_word
+    from headwater.native.memory import append_part, offset_at, push_offset, push_word
 
 
 def take_fields(

@@ -1,8 +1,8 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.redis_nodes.radix_nodes cimport RadixCount, common_bytes, radix_nodes
-from headwater.memory_c cimport set_word, u64, word_at
-from headwater.packing_c cimport pack_rows, unpack_rows
+from headwater.native.memory_c cimport set_word, u64, word_at
+from headwater.native.packing_c cimport pack_rows, unpack_rows
 
 cdef Py_ssize_t FIRST_MS, FIRST_SEQ, LAST_MS, LAST_SEQ, LIVE, NODE_WORDS
 cdef Py_ssize_t _RUN_BYTES

@@ -34,8 +34,8 @@ else:
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.engine.redis_nodes.radix_nodes import common_bytes
-    from headwater.memory import set_word, word_at
-    from headwater.packing import pack_rows, unpack_rows
+    from headwater.native.memory import set_word, word_at
+    from headwater.native.packing import pack_rows, unpack_rows
 
 RUN_NODES = 64
 """Nodes of a run when it is made. More would need less memory, and more time for a change in one of them."""

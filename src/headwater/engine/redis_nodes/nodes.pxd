@@ -5,7 +5,7 @@ from headwater.engine.accounts.memory_account cimport MemoryAccount
 from headwater.engine.redis_nodes.node_runs cimport NodeRun, count_radix_tree, shared_names
 from headwater.engine.redis_nodes.packed_nodes cimport PackedNodes
 from headwater.engine.accounts.weights_c cimport grow, integer_bytes, weigh
-from headwater.memory_c cimport prefetch_end, push_word, set_word, u64, word_at
+from headwater.native.memory_c cimport prefetch_end, push_word, set_word, u64, word_at
 
 cdef Py_ssize_t MAX_ENTRY_BYTES, LISTPACK_FRAME, NODE_BYTES
 cdef Py_ssize_t CONTENT, PAIRS, NAMES_SIZE, WORDS

@@ -21,6 +21,8 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from headwater.common.limits import MAX_ENTRY_BYTES
+from headwater.common.model import id_before
 from headwater.engine.accounts.memory_account import NODE_BYTES, MemoryAccount
 from headwater.engine.accounts.weights import (
     CONTENT,
@@ -45,8 +47,6 @@ from headwater.engine.redis_nodes.node_runs import (
     shared_names,
 )
 from headwater.engine.redis_nodes.packed_nodes import PackedNodes
-from headwater.limits import MAX_ENTRY_BYTES
-from headwater.model import id_before
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -58,7 +58,7 @@ else:
 
 if not cython.compiled:  # memory_c.pxd and weights_c.pxd have them in C
     from headwater.engine.accounts.weights import grow, integer_bytes, weigh
-    from headwater.memory import prefetch_end, push_word, set_word, word_at
+    from headwater.native.memory import prefetch_end, push_word, set_word, word_at
 
 
 class Weighing:

@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.redis_nodes.node_runs cimport NodeRun
-from headwater.memory_c cimport u64, word_at
+from headwater.native.memory_c cimport u64, word_at
 
 cdef Py_ssize_t LAST_MS, LAST_SEQ, LIVE, NODE_WORDS
 

@@ -1,5 +1,5 @@
 cimport cython
-from headwater.memory_c cimport u64
+from headwater.native.memory_c cimport u64
 
 cdef int KEY_BYTES, _OUTSIDE
 

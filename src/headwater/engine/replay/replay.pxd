@@ -6,7 +6,7 @@ from headwater.engine.groups.group cimport ConsumerGroup
 from headwater.engine.keyspace.keyspace cimport Keyspace
 from headwater.engine.replay.restoring cimport Restoring
 from headwater.engine.streams.stream cimport StoredStream
-from headwater.memory_c cimport u64, word_at
+from headwater.native.memory_c cimport u64, word_at
 
 cdef int _LEAST_IMAGE_KIND
 cdef Py_ssize_t _KEPT_BYTES

@@ -32,7 +32,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
-    from headwater.memory import word_at
+    from headwater.native.memory import word_at
 
 KINDS = frozenset({*STEPS, 0x20, 0x21, 0x22, 0x40, 0x41, 0x42, 0x43})
 """The kinds of facts that a journal contains."""

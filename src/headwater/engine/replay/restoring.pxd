@@ -12,8 +12,8 @@ from headwater.engine.groups.pending_block cimport PendingBlock
 from headwater.engine.bodies.sealed_block cimport SealedBlock
 from headwater.engine.tier.sealing cimport Sealing
 from headwater.engine.streams.stream cimport StoredStream
-from headwater.memory_c cimport u64, word_at
-from headwater.packing_c cimport index_entries, unpack_ids, unpack_rows
+from headwater.native.memory_c cimport u64, word_at
+from headwater.native.packing_c cimport index_entries, unpack_ids, unpack_rows
 
 cdef Py_ssize_t NODE_WORDS, PENDING_BLOCK_RECORDS
 cdef u64 _MOST_SEALED_BYTES, LEAST_ENTRY_BYTES

@@ -14,6 +14,7 @@ from array import array
 from collections import deque
 from typing import TYPE_CHECKING
 
+from headwater.common.limits import PENDING_BLOCK_RECORDS
 from headwater.engine.accounts.weights import NODE_WORDS
 from headwater.engine.bodies.blobs import Blob, BlobPlace
 from headwater.engine.bodies.codecs import CODECS, make_codec
@@ -27,7 +28,6 @@ from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.keyspace.memory_totals import book_all
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.storing import LEAST_ENTRY_BYTES, checked_blob
-from headwater.limits import PENDING_BLOCK_RECORDS
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -38,8 +38,8 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
-    from headwater.memory import word_at
-    from headwater.packing import index_entries, unpack_ids, unpack_rows
+    from headwater.native.memory import word_at
+    from headwater.native.packing import index_entries, unpack_ids, unpack_rows
 
 _MOST_SEALED_BYTES = 64 * 1024 * 1024
 """Maximum size of a sealed block that is accepted, before compression."""

@@ -1,7 +1,7 @@
 from headwater.engine.entries.entry_log cimport EntryLog
 from headwater.engine.shared.keyspace_state cimport KeyspaceState
 from headwater.engine.shared.signals cimport KeySignals
-from headwater.memory_c cimport u64
+from headwater.native.memory_c cimport u64
 
 
 cdef class EntryHistory:

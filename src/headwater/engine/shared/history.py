@@ -11,10 +11,10 @@ Rule 3. ``max_trimmed_id`` is at least the id of every trimmed entry, and pendin
 
 from __future__ import annotations
 
+from headwater.common.model import UNKNOWN
 from headwater.engine.entries.entry_log import EntryLog
 from headwater.engine.shared.keyspace_state import KeyspaceState
 from headwater.engine.shared.signals import KeySignals
-from headwater.model import UNKNOWN
 
 
 class EntryHistory:

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush, heapreplace
 
+from headwater.common.limits import IDMP_DURATION_S, IDMP_MAXSIZE, IID_SWEEP_MS, MAX_ENTRIES_COUNT
 from headwater.engine.accounts.memory_account import IID_BYTES, PRODUCER_BYTES, text_bytes
 from headwater.engine.shared.keyspace_state import KeyspaceState
-from headwater.limits import IDMP_DURATION_S, IDMP_MAXSIZE, IID_SWEEP_MS, MAX_ENTRIES_COUNT
 
 ID = tuple[int, int]
 

@@ -3,7 +3,7 @@ from cpython cimport array
 from headwater.engine.facts.facts cimport FactBuffer
 from headwater.engine.shared.history cimport EntryHistory
 from headwater.engine.redis_nodes.nodes cimport NodeIndex
-from headwater.memory_c cimport offset_at, u64, word_at
+from headwater.native.memory_c cimport offset_at, u64, word_at
 
 cdef long long MAX_ENTRIES_COUNT
 

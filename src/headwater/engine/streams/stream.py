@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.common.limits import MAX_ENTRIES_COUNT, SMALL_GARBAGE
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.redis_nodes.nodes import NodeIndex
 from headwater.engine.shared.history import EntryHistory
@@ -19,7 +20,6 @@ from headwater.engine.shared.keyspace_state import KeyspaceState
 from headwater.engine.shared.signals import KeySignals
 from headwater.engine.streams.idempotency import Idempotency
 from headwater.engine.tier.storing import StoredRecord, apply_record, encode_record
-from headwater.limits import MAX_ENTRIES_COUNT, SMALL_GARBAGE
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -30,7 +30,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
-    from headwater.memory import offset_at, word_at
+    from headwater.native.memory import offset_at, word_at
 
 
 class StoredStream(EntryHistory):

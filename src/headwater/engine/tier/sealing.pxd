@@ -3,7 +3,7 @@ from cpython cimport array
 from headwater.engine.bodies.blobs cimport Blob
 from headwater.engine.bodies.block_account cimport BlockAccount
 from headwater.engine.bodies.sealed_block cimport SealedBlock, marks_of
-from headwater.memory_c cimport word_at
+from headwater.native.memory_c cimport word_at
 
 
 @cython.final

@@ -42,7 +42,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
-    from headwater.memory import word_at
+    from headwater.native.memory import word_at
 
 _LOOKS = 64
 """Maximum number of blocks that one call of `choose` examines."""

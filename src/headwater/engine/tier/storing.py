@@ -26,13 +26,13 @@ from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from headwater.common.limits import MAX_RECORD_GROUP_BYTES
 from headwater.engine.bodies.blobs import Blob, BlobPlace
 from headwater.engine.bodies.codecs import CODECS, ZSTD, has_zstd
 from headwater.engine.bodies.sealed_block import SealedBlock, unpacked_ids
 from headwater.engine.entries.entry_block import EntryBlock
 from headwater.engine.entries.entry_log import EntryLog
 from headwater.errors import JournalDamaged
-from headwater.limits import MAX_RECORD_GROUP_BYTES
 
 ID = tuple[int, int]
 

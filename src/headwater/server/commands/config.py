@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
 from headwater.commands.help import write_help
+from headwater.common.limits import MAX_SETTING_BYTES
 from headwater.config.config import LISTED, NAMES, fixed_after_start
 from headwater.config.inert import INERT
 from headwater.config.rewriting import rewritten
 from headwater.config.setting import AT_START, ONLY_AT_START, PROTECTED
 from headwater.errors import CommandError, ConfigError, ListenError, NodePoisoned
-from headwater.limits import MAX_SETTING_BYTES
 from headwater.server.commands.debug import is_allowed
 from headwater.server.log import apply_log_format, apply_loglevel
 from headwater.server.replacement import replace_file

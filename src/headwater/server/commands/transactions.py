@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headwater.commands.call import Call, Wait
+from headwater.common.limits import MAX_RECORD_GROUP_BYTES
 from headwater.engine.facts.facts import HEADROOM
 from headwater.errors import CommandError, NoRoom
-from headwater.limits import MAX_RECORD_GROUP_BYTES
 from headwater.server.session.transaction import TransactionQueue
 
 if TYPE_CHECKING:

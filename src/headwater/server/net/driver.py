@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from headwater import limits
+from headwater.common import limits
 from headwater.server.net.sockets import Connection, ConnectionRejected
 from headwater.server.services.observability.traffic import Traffic
 from headwater.server.session.session import Session

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from headwater.addresses import address_text
+from headwater.common.addresses import address_text
 from headwater.config.config import Config
 from headwater.errors import ListenError
 from headwater.server.net.driver import Driver

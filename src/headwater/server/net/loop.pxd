@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
-from headwater.clock cimport passed_seconds
-from headwater.memory_c cimport new_words, word_at
+from headwater.common.clock cimport passed_seconds
+from headwater.native.memory_c cimport new_words, word_at
 from headwater.server.net.driver cimport Driver
 from headwater.server.net.polling_c cimport wait_ready
 from headwater.server.session.session cimport Session

@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headwater.limits import HANDSHAKES_PER_TURN, LOOP_HOLD_SECONDS, MAX_EVENTS_PER_TURN
+from headwater.common.limits import HANDSHAKES_PER_TURN, LOOP_HOLD_SECONDS, MAX_EVENTS_PER_TURN
 from headwater.server.net.driver import Driver
 from headwater.server.net.sockets import Connection
 from headwater.server.session.session import Session
@@ -35,7 +35,7 @@ else:
 if not cython.compiled:  # compiled modules use the C versions
     from time import monotonic as passed_seconds
 
-    from headwater.memory import new_words, word_at
+    from headwater.native.memory import new_words, word_at
     from headwater.server.net.polling import wait_ready
 
 

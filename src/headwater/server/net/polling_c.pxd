@@ -1,7 +1,7 @@
 # The C version of polling.py.
 from cpython cimport array
 from cpython.exc cimport PyErr_SetFromErrno
-from headwater.memory_c cimport u64
+from headwater.native.memory_c cimport u64
 
 cdef extern from *:
     """

@@ -20,7 +20,7 @@ import socket
 import ssl
 from typing import Any, NoReturn, cast
 
-from headwater.limits import MAX_TLS_RECORD_BYTES, TLS_AHEAD_BYTES
+from headwater.common.limits import MAX_TLS_RECORD_BYTES, TLS_AHEAD_BYTES
 from headwater.server.net.sockets import Connection, ConnectionRejected
 from headwater.server.session.session import Session
 

@@ -21,10 +21,10 @@ from math import inf
 
 from headwater.commands.call import Wait
 from headwater.commands.jobs import Job
+from headwater.common.limits import REFUSED_RECHECK_MS
 from headwater.engine.keyspace.database import Value
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import CommandError, NoRoom
-from headwater.limits import REFUSED_RECHECK_MS
 from headwater.server.services.acl.login_delays import LoginDelays
 from headwater.server.services.cold_reads import ColdRead, ColdReads
 from headwater.server.services.observability.observer import Observer

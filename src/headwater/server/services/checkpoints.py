@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError
-from headwater.journal.files import DiskFiles
+from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.building import checkpoint
 from headwater.persistence.digest import source_digest
 from headwater.persistence.order import CheckpointFailed, CheckpointOrder
@@ -38,8 +38,8 @@ from headwater.server.services.state import DISK_IS_FULL, NEVER, NodeState
 if TYPE_CHECKING:
     from headwater.config.config import Config
     from headwater.engine.keyspace.keyspace import Keyspace
-    from headwater.journal.journal import Journal
-    from headwater.journal.rotation import Rotation
+    from headwater.journal.images.rotation import Rotation
+    from headwater.journal.log.journal import Journal
     from headwater.server.services.records import TurnRecords
     from headwater.server.services.segments import Segments
     from headwater.server.services.turn_clock import TurnClock

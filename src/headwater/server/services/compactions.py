@@ -1,6 +1,6 @@
 """Moves blocks out of segments that are mostly dead, so that these can be removed.
 
-    checkpoint ──▶ begin ── thread: copies blobs, at most `checkpoint-io-limit` (journal/compaction.py)
+    checkpoint ──▶ begin ── thread: copies blobs, at most `checkpoint-io-limit` (journal/segments/compaction.py)
                                  └── under the node's lock, some at a time: the facts ``stored`` with new places
     another checkpoint, begun at once ──▶ the old segments are removed (segments.py)
 
@@ -22,16 +22,16 @@ from weakref import ref
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.facts.facts import HEADROOM
 from headwater.errors import NodePoisoned
-from headwater.journal.compaction import Compaction, compact, sparse_segments
-from headwater.journal.segment_reader import SegmentReader
-from headwater.journal.segments import segment_name, segment_numbers
+from headwater.journal.segments.compaction import Compaction, compact, sparse_segments
+from headwater.journal.segments.segment_reader import SegmentReader
+from headwater.journal.segments.segments import segment_name, segment_numbers
 from headwater.server.services.segments import segment_writer
 
 if TYPE_CHECKING:
     from headwater.config.config import Config
     from headwater.engine.entries.entry_block import EntryBlock
     from headwater.engine.keyspace.keyspace import Keyspace
-    from headwater.journal.journal import Journal
+    from headwater.journal.log.journal import Journal
     from headwater.server.services.records import TurnRecords
     from headwater.server.services.segments import Segments
     from headwater.server.services.state import NodeState

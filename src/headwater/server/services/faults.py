@@ -19,8 +19,8 @@ import logging
 import traceback
 import zlib
 
+from headwater.common.log_limit import LimitedLog
 from headwater.errors import CommandError, NodePoisoned
-from headwater.log_limit import LimitedLog
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.state import NodeState
 from headwater.server.services.turn_clock import TurnClock

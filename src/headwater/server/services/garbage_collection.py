@@ -20,7 +20,7 @@ Rule 3. A large store that is never idle makes no full collection. Frozen object
         breaks the cycles of its long-lived objects (streams and groups, sessions and connections)
         when they end.
 Rule 4. Only the process of ``headwater serve`` does this. An embedded store does not change the
-        collector of its host program, except during its replay (`headwater.collector`).
+        collector of its host program, except during its replay (`headwater.common.collector`).
 
 See docs/adr/0032-collector-pauses.md.
 """

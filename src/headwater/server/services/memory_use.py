@@ -24,7 +24,7 @@ import resource
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from headwater import limits
+from headwater.common import limits
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.keyspace.memory_totals import tables_bytes
 from headwater.server.services.turn_clock import TurnClock

@@ -27,9 +27,9 @@ from headwater.errors import CommandError
 from headwater.server.session.subscriptions import CHANNEL, PATTERN, SHARD
 
 if TYPE_CHECKING:
+    from headwater.common.log_limit import LimitedLog
     from headwater.config.clients import ClientConfig
     from headwater.engine.keyspace.keyspace import Keyspace
-    from headwater.log_limit import LimitedLog
     from headwater.server.services.faults import Faults
     from headwater.server.services.observability.traffic import Traffic
     from headwater.server.session.clients import Clients

@@ -1,6 +1,6 @@
 cimport cython
 from headwater.engine.facts.facts cimport FactBuffer
-from headwater.journal.records cimport begin_group, seal_group
+from headwater.journal.format.records cimport begin_group, seal_group
 
 
 @cython.final

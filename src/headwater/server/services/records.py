@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 
 from headwater.commands.call import Admission, always_admitted
+from headwater.common.limits import MAX_RECORD_GROUP_BYTES
 from headwater.engine.facts.facts import FactBuffer
-from headwater.journal.journal import Journal
-from headwater.journal.records import GROUP_HEADER_BYTES, begin_group, seal_group
-from headwater.limits import MAX_RECORD_GROUP_BYTES
+from headwater.journal.format.records import GROUP_HEADER_BYTES, begin_group, seal_group
+from headwater.journal.log.journal import Journal
 from headwater.server.services.state import DISK_IS_FULL
 
 log = logging.getLogger("headwater.server")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from headwater.journal.recovery import Recovery
+from headwater.common.steps import do_all
+from headwater.journal.log.recovery import Recovery
 from headwater.persistence.replaying import log_recovery, reread_steps
-from headwater.steps import do_all
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services

@@ -37,8 +37,8 @@ from headwater.engine.bodies.codecs import CODECS, Codec, codec_in
 from headwater.engine.facts.facts import HEADROOM
 from headwater.engine.tier.sealing import CompressionJob, compressed
 from headwater.errors import NodePoisoned
-from headwater.journal.blobs import BlobHead
-from headwater.journal.segments import SegmentWriter
+from headwater.journal.segments.blobs import BlobHead
+from headwater.journal.segments.segments import SegmentWriter
 
 if TYPE_CHECKING:
     from headwater.server.services.segments import Segments

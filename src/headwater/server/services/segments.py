@@ -17,9 +17,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from headwater.journal.journal import Journal
-from headwater.journal.reserve import FIRST_FILE_BYTES
-from headwater.journal.segments import SegmentWriter, segment_name, segment_numbers
+from headwater.journal.log.journal import Journal
+from headwater.journal.log.reserve import FIRST_FILE_BYTES
+from headwater.journal.segments.segments import SegmentWriter, segment_name, segment_numbers
 
 log = logging.getLogger("headwater.journal")
 

@@ -18,10 +18,10 @@ from functools import partial
 from random import randrange
 from typing import TYPE_CHECKING
 
-from headwater import limits
 from headwater.commands.call import Call, StreamSettings
+from headwater.common import limits
+from headwater.common.log_limit import LimitedLog
 from headwater.engine.accounts.memory_account import sampled, text_bytes
-from headwater.log_limit import LimitedLog
 from headwater.persistence.source import SegmentSource
 from headwater.resp.replies import ReplyWriter
 from headwater.server.services.acl.access import AccessControl
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     import ssl
     import threading
 
-    from headwater.clock import Clock
+    from headwater.common.clock import Clock
     from headwater.config.config import Config
     from headwater.engine.keyspace.keyspace import Keyspace
-    from headwater.journal.journal import Journal
+    from headwater.journal.log.journal import Journal
     from headwater.server.session.session import Session
 
 

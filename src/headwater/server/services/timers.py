@@ -7,10 +7,10 @@ delayed entry stays delayed, an expired key stays invisible (database.py, rule 1
 
 from __future__ import annotations
 
+from headwater.common.limits import IID_SWEEP_MS, MAX_IIDS_A_SWEEP, MAX_KEYS_EXPIRED_AT_ONCE
 from headwater.engine.facts.facts import HEADROOM
 from headwater.engine.keyspace.events import EXPIRED
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.limits import IID_SWEEP_MS, MAX_IIDS_A_SWEEP, MAX_KEYS_EXPIRED_AT_ONCE
 from headwater.server.services.records import TurnRecords
 
 _SEEN_BYTES = 32

@@ -1,5 +1,5 @@
 cimport cython
-from headwater.clock cimport passed_ns, wall_ns
+from headwater.common.clock cimport passed_ns, wall_ns
 from headwater.commands.times cimport WallOffset
 
 cdef long long _NS_A_MS

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.clock import Clock, SystemClock
 from headwater.commands.times import WallOffset
+from headwater.common.clock import Clock, SystemClock
 from headwater.server.services.clock_jumps import ClockJumps
 
 if TYPE_CHECKING:

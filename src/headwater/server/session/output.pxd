@@ -1,5 +1,5 @@
 cimport cython
-from headwater.memory_c cimport cut, empty
+from headwater.native.memory_c cimport cut, empty
 from headwater.resp.replies cimport ReplyWriter
 
 cdef Py_ssize_t _KEPT_BYTES

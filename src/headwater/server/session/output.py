@@ -20,7 +20,7 @@ else:
         from headwater import _cython as cython
 
 if not cython.compiled:  # compiled modules use memory_c.pxd
-    from headwater.memory import cut, empty
+    from headwater.native.memory import cut, empty
 
 _KEPT_BYTES = 16 * 1024
 """Capacity that each buffer may always retain. `Output.rest` frees it when the client is silent."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headwater.common.names import escaped
 from headwater.errors import ProtocolError
-from headwater.names import escaped
 from headwater.server.services.services import Services
 from headwater.server.session.session import Session
 

@@ -1,5 +1,5 @@
 cimport cython
-from headwater.clock cimport passed_ns
+from headwater.common.clock cimport passed_ns
 from headwater.commands.call cimport Call
 from headwater.commands.dispatch cimport KnownCommand, find_command, find_like
 from headwater.engine.keyspace.keyspace cimport Keyspace

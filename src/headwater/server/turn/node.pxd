@@ -1,8 +1,8 @@
 cimport cython
-from headwater.clock cimport passed_ns
+from headwater.common.clock cimport passed_ns
 from headwater.commands.call cimport Call
 from headwater.engine.keyspace.keyspace cimport Keyspace
-from headwater.forks cimport ForkGeneration
+from headwater.common.forks cimport ForkGeneration
 from headwater.resp.arguments cimport Arguments
 from headwater.server.services.blocking cimport BlockedClients
 from headwater.server.services.observability.observer cimport Observer

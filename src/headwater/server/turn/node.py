@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
-from headwater.clock import Clock, SystemClock
+from headwater.common.clock import Clock, SystemClock
+from headwater.common.forks import FORKS
 from headwater.config.config import Config
 from headwater.engine.keyspace.garbage import FREED_AT_ONCE, free
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import ForkedStore, NodePoisoned
-from headwater.forks import FORKS
-from headwater.journal.journal import Journal
+from headwater.journal.log.journal import Journal
 from headwater.persistence.progress import LoadProgress
 from headwater.resp.arguments import Arguments
 from headwater.server.services.acl.access import AccessControl

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from pyspark.sql.types import StructType
 
 from headwater import errors
-from headwater.clock import Clock, SystemClock
+from headwater.common.clock import Clock, SystemClock
+from headwater.common.model import StreamID
 from headwater.errors import DataLoss, HeadwaterError, StoreInUse
-from headwater.model import StreamID
 from headwater.spark.archive.contents import ArchiveFile, Segment, inline, total
 from headwater.spark.archive.files import PartWriter, typed_columns
 from headwater.spark.archive.leftovers import (

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headwater.model import StreamID
+from headwater.common.model import StreamID
 from headwater.spark.core.positions import Position
 
 

@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StringType, StructField, StructType
 
+from headwater.common.model import StreamID
 from headwater.messages import is_reserved
-from headwater.model import StreamID
 from headwater.spark.archive.contents import ArchiveFile, RowGroup
 from headwater.spark.core.durable import sync, sync_all
 from headwater.spark.core.options import SourceOptions

@@ -25,7 +25,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headwater.model import MAX_ID, MIN_ID, IDRange
+from headwater.common.model import MAX_ID, MIN_ID, IDRange
 from headwater.spark.archive.contents import ArchiveFile, Segment
 from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.reading import needs_no_decoder, types_of

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from headwater.model import IDRange, StreamID
+from headwater.common.model import IDRange, StreamID
 from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.row_groups import Place, ids_of
 

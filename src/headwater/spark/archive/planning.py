@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from headwater.common.model import IDRange, StreamID
 from headwater.errors import HeadwaterError
-from headwater.model import IDRange, StreamID
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.store import ArchiveStore, archived_state, set_back_behind
 from headwater.spark.core.ids import after

@@ -22,9 +22,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
+from headwater.common.model import MAX_ID, IDRange, StreamID
 from headwater.errors import DataLoss
-from headwater.model import MAX_ID, IDRange, StreamID
 from headwater.spark.archive.contents import RowGroup, Segment
 from headwater.spark.archive.files import bodies_of
 from headwater.spark.archive.index import Index, rank_in

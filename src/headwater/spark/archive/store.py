@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headwater.common.model import MIN_ID
 from headwater.errors import DataLoss
-from headwater.model import MIN_ID
 from headwater.spark.archive.manifest import Manifest, archived_streams
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.positions import Position

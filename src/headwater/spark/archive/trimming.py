@@ -19,10 +19,10 @@ import logging
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from headwater.common.model import MAX_ID, StreamID
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import Script, server_ms
+from headwater.groups.protocol.operation import Script, server_ms
 from headwater.messages.keys import queries_key
-from headwater.model import MAX_ID, StreamID
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.manifest import Manifest
 from headwater.spark.core.connection import patiently

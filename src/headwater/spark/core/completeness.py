@@ -23,8 +23,8 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
+from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import DataLoss
-from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.positions import BEGINNING, Position
 from headwater.spark.core.state import StreamState

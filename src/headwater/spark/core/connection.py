@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headwater.client.redaction import redacted
 from headwater.client.server_url import is_cluster
 from headwater.errors import Disconnected, HeadwaterError
-from headwater.groups.operation import Refused
+from headwater.groups.protocol.operation import Refused
 
 if TYPE_CHECKING:
     import redis

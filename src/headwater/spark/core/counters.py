@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.groups.operation import Script
-from headwater.model import StreamID
+from headwater.common.model import StreamID
+from headwater.groups.protocol.operation import Script
 from headwater.spark.core.replies import as_dict
 from headwater.spark.core.state import StreamState
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from headwater.journal.system import sync_directory
+from headwater.journal.disk.system import sync_directory
 
 _TAIL_BYTES: Final = 64 * 1024
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import Disconnected, HeadwaterError
-from headwater.groups.operation import batched
+from headwater.groups.protocol.operation import batched
 from headwater.spark.core.counters import DIGEST
 from headwater.spark.core.store import COUNTED_TOGETHER, SourceStore
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.model import StreamID, id_after, id_before
+from headwater.common.model import StreamID, id_after, id_before
 
 
 def before(id_: StreamID) -> StreamID:

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from headwater.groups.operation import Script
-from headwater.model import StreamID
+from headwater.common.model import StreamID
+from headwater.groups.protocol.operation import Script
 from headwater.spark.core.ids import before
 from headwater.spark.core.planning import CutRange, Limits, Look, Wanted, part_sizes, parts_between
 from headwater.spark.core.positions import Position, ReadSpan

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from headwater.client import server_url
 from headwater.client.redaction import redacted
+from headwater.common.model import MAX_ID, MAX_U64, MIN_ID, StreamID, id_before
 from headwater.errors import DeclarationError
-from headwater.model import MAX_ID, MAX_U64, MIN_ID, StreamID, id_before
 from headwater.spark.core import timestamp_formats
 from headwater.spark.core.patterns import StreamPattern
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from headwater.model import IDRange, StreamID
+from headwater.common.model import IDRange, StreamID
 from headwater.spark.core.ids import after, before
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.state import StreamState

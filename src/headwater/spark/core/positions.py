@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headwater.model import MIN_ID, StreamID
+from headwater.common.model import MIN_ID, StreamID
 
 
 class Position(NamedTuple):

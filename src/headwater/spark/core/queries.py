@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from headwater.common.model import StreamID
 from headwater.errors import HeadwaterError
 from headwater.messages.keys import queries_key
-from headwater.model import StreamID
 from headwater.spark.core.replies import as_text
 
 if TYPE_CHECKING:

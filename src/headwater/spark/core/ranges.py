@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from headwater.model import IDRange
+from headwater.common.model import IDRange
 
 
 @dataclass(frozen=True)

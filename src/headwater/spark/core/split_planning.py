@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from headwater.common.model import StreamID
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import Operation, batched, single
-from headwater.model import StreamID
+from headwater.groups.protocol.operation import Operation, batched, single
 from headwater.spark.core.ids import before
 from headwater.spark.core.planning import (
     CutRange,

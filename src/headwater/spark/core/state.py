@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headwater.model import StreamID
+from headwater.common.model import StreamID
 
 
 class StreamState(NamedTuple):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headwater.client.redaction import redacted
 from headwater.client.server_url import is_cluster
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
-from headwater.groups.operation import Operation, Refused, Script, batched, run_together
+from headwater.groups.protocol.operation import Operation, Refused, Script, batched, run_together
 from headwater.messages.keys import RESERVED
 from headwater.spark.core import counters
 from headwater.spark.core.connection import connect, patiently, refuse_node

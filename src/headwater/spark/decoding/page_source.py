@@ -21,7 +21,7 @@ import hiredis
 from headwater.client.drivers import run
 from headwater.client.server_url import NodeAddress
 from headwater.client.sync.cluster import ClusterClient
-from headwater.model import IDRange
+from headwater.common.model import IDRange
 from headwater.spark.core.connection import connect
 from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.reply import PageDecoder

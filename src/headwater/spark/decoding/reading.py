@@ -16,9 +16,9 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from headwater.client.server_url import is_cluster
-from headwater.collector import collector_off
+from headwater.common.collector import collector_off
+from headwater.common.model import MIN_ID, IDRange, StreamID
 from headwater.errors import ProtocolError
-from headwater.model import MIN_ID, IDRange, StreamID
 from headwater.spark.core.completeness import judge_range, report
 from headwater.spark.core.connection import patiently
 from headwater.spark.core.ids import after, before

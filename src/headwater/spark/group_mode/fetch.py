@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from headwater.groups.claiming import BETWEEN_STEPS_MS, Delivered, recover
-from headwater.groups.dead_letters import bury
-from headwater.groups.member import Member
-from headwater.groups.operation import Operation
-from headwater.groups.settling import How, Settlement, settle
-from headwater.model import StreamID
+from headwater.common.model import StreamID
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import Operation
+from headwater.groups.reading.claiming import BETWEEN_STEPS_MS, Delivered, recover
+from headwater.groups.settling.dead_letters import bury
+from headwater.groups.settling.settling import How, Settlement, settle
 from headwater.spark.core.completeness import Finding, report
 from headwater.spark.group_mode.lease_renewer import LeaseRenewer
 from headwater.spark.group_mode.membership import Membership, nothing

@@ -18,10 +18,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from headwater.groups.lease import LeaseThread
-from headwater.groups.member import Member
-from headwater.groups.operation import GroupVanished, Refused, run
-from headwater.groups.settling import renew
+from headwater.groups.membership.lease import LeaseThread
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import GroupVanished, Refused, run
+from headwater.groups.settling.settling import renew
 from headwater.spark.group_mode.name_lease import NameLease
 
 if TYPE_CHECKING:

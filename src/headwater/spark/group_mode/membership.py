@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.client.redaction import redacted
+from headwater.common.model import MIN_ID, StreamID, id_before
 from headwater.errors import DeclarationError, HeadwaterError
-from headwater.groups.capabilities import Capabilities, probe
-from headwater.groups.claiming import MemberReader, owned
-from headwater.groups.member import CLAIM_AFTER_FIELD, Member
-from headwater.groups.operation import (
+from headwater.groups.membership.member import CLAIM_AFTER_FIELD, Member
+from headwater.groups.protocol.capabilities import Capabilities, probe
+from headwater.groups.protocol.operation import (
     Operation,
     Refused,
     batched,
@@ -27,10 +27,10 @@ from headwater.groups.operation import (
     run_together,
     single,
 )
-from headwater.groups.session import GroupSession
-from headwater.groups.settling import How, Settlement, renew, settle
+from headwater.groups.reading.claiming import MemberReader, owned
+from headwater.groups.settling.session import GroupSession
+from headwater.groups.settling.settling import How, Settlement, renew, settle
 from headwater.messages import dead_letter_stream, group_settings_key
-from headwater.model import MIN_ID, StreamID, id_before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.store import SourceStore
 from headwater.spark.group_mode.offsets import Portion

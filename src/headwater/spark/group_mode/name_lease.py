@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import Script, run
+from headwater.groups.protocol.operation import Script, run
 
 if TYPE_CHECKING:
     import redis

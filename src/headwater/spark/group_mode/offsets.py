@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headwater.common.model import StreamID
 from headwater.errors import DeclarationError
-from headwater.model import StreamID
 from headwater.spark.core.options import SourceOptions
 
 Offset = dict[str, Any]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from headwater.model import StreamID
+from headwater.common.model import StreamID
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.tasks import Division
 from headwater.spark.group_mode.offsets import EntryRun, Portion

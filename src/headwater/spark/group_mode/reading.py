@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.model import StreamID
+from headwater.common.model import StreamID
 from headwater.spark.core.completeness import Finding, report
 from headwater.spark.core.connection import connect, patiently
 from headwater.spark.core.options import GroupOptions, SourceOptions

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import HeadwaterError
-from headwater.groups.operation import GroupVanished
+from headwater.groups.protocol.operation import GroupVanished
 from headwater.spark.core.connection import patiently
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.store import SourceStore

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from headwater.groups.operation import GroupVanished
+from headwater.common.model import MIN_ID
+from headwater.groups.protocol.operation import GroupVanished
 from headwater.messages import reader_key
-from headwater.model import MIN_ID
 from headwater.spark.core.connection import connect, patiently
 from headwater.spark.core.idle import IdlePauses
 from headwater.spark.core.options import SourceOptions

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import DeclarationError
-from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner

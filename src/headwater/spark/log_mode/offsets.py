@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headwater.common.model import StreamID
 from headwater.errors import DeclarationError
-from headwater.model import StreamID
 from headwater.spark.core.options import QUERY, REMOVED
 from headwater.spark.core.positions import Position, ReadSpan
 

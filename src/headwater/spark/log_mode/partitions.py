@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql.datasource import InputPartition
 
-from headwater.model import MIN_ID, StreamID
+from headwater.common.model import MIN_ID, StreamID
 from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning import Planner

@@ -33,7 +33,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from headwater.model import MAX_ID, MAX_U64, MIN_ID, StreamID
+from headwater.common.model import MAX_ID, MAX_U64, MIN_ID, StreamID
 from headwater.spark.decoding.page import MAX_TIMESTAMP_MS
 from headwater.spark.log_mode.batch import BatchReader
 

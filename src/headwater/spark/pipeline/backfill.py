@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import PipelineError
-from headwater.model import MAX_ID, MIN_ID, StreamID
 from headwater.spark.core import option_values
 from headwater.spark.core.options import parse_options
 from headwater.spark.log_mode.offsets import spans_of

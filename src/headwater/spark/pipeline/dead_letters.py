@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.client.redaction import redacted
+from headwater.common.model import MIN_ID, StreamID
 from headwater.errors import Disconnected, HeadwaterError, PipelineError
-from headwater.groups import dead_letters
-from headwater.groups.operation import Operation, run
-from headwater.groups.replay import DONE, Replayed
-from headwater.groups.replay import replay as give_back
+from headwater.groups.protocol.operation import Operation, run
+from headwater.groups.settling import dead_letters
+from headwater.groups.settling.replay import DONE, Replayed
+from headwater.groups.settling.replay import replay as give_back
 from headwater.messages.keys import dead_letter_stream
-from headwater.model import MIN_ID, StreamID
 from headwater.spark.core.options import parse_options
 from headwater.spark.core.store import SourceStore
 from headwater.spark.pipeline.declaration.model import Pipeline, Source
@@ -38,7 +38,7 @@ def replay(
     Replays all current records, or those with ``ids``, of all sources or of one. Returns how many were
     replayed from each dead-letter stream. Records that are added during the replay are not included.
     Raises `PipelineError` for an unknown source or id, and for records that could not be replayed (see
-    `headwater.groups.replay`).
+    `headwater.groups.settling.replay`).
     """
     done: dict[str, int] = {}
     found: set[str] = set()

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from headwater.common.model import MIN_ID, StreamID
 from headwater.errors import DeclarationError
-from headwater.model import MIN_ID, StreamID
 from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.core.positions import Position
 from headwater.spark.core.replies import as_dict, as_text

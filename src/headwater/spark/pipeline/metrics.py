@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from headwater.prometheus import serve
+from headwater.common.prometheus import serve
 from headwater.spark.pipeline.progress import Progress, TableProgress
 
 Families = dict[str, tuple[str, Callable[[TableProgress], float]]]

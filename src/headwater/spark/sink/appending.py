@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.client.redaction import redacted
+from headwater.common.model import StreamID
 from headwater.errors import HeadwaterError
 from headwater.messages.keys import stage_key
-from headwater.model import StreamID
 from headwater.spark.sink.entries import EncodedRow, command, words
 from headwater.spark.sink.packs import pack
 from headwater.spark.sink.wire import OwnerConnections

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from headwater.common.model import StreamID
 from headwater.messages.keys import sink_key
-from headwater.model import StreamID
 from headwater.spark.core.connection import patiently
 from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.sink.entries import command

@@ -20,9 +20,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.client.redaction import redacted
+from headwater.common.model import MIN_ID
 from headwater.errors import DataLoss
 from headwater.messages.keys import sink_key
-from headwater.model import MIN_ID
 from headwater.spark.core.counters import CounterReader
 from headwater.spark.sink.marker import Marker, Reached
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headwater.common.model import MAX_U64, StreamID
 from headwater.errors import EncodeError
 from headwater.messages import DATA_FIELD
 from headwater.messages.keys import RESERVED
-from headwater.model import MAX_U64, StreamID
 from headwater.spark.core.finite import NonFinite, has_non_finite, in_words, is_finite
 from headwater.spark.sink.columns import (
     ID_COLUMN,

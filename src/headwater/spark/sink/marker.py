@@ -18,8 +18,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from headwater.common.model import StreamID
 from headwater.errors import HeadwaterError
-from headwater.model import StreamID
 
 
 class Reached(NamedTuple):

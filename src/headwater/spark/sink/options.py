@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
 from headwater.client.redaction import redacted
+from headwater.common.model import MAX_U64
 from headwater.errors import DeclarationError
-from headwater.model import MAX_U64
 from headwater.spark.core import option_values as values
 from headwater.spark.core.finite import NonFinite
 from headwater.spark.core.option_values import Reader

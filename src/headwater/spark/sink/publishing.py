@@ -12,9 +12,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from headwater.client.redaction import redacted
+from headwater.common.model import StreamID
 from headwater.errors import DataLoss, DeclarationError, HeadwaterError
 from headwater.messages.keys import sink_key, stage_key
-from headwater.model import StreamID
 from headwater.spark.core.connection import patiently
 from headwater.spark.sink.chunks import Mover, after, last_id, type_of
 from headwater.spark.sink.destination import Destination

@@ -12,7 +12,7 @@ Rule 3. An address is an IPv4 address, the first 64 bits of an IPv6 address (one
 Rule 4. Failures are forgotten `FORGET_SECONDS` after the last one. At most `MAX_LOGIN_ADDRESSES`
         are stored; the one whose last failure is oldest is removed first.
 Rule 5. Failed logins are logged with address and user, never with a password, as often as
-        `headwater.log_limit` permits.
+        `headwater.common.log_limit` permits.
 
 Time is the node's monotonic clock. Nothing sleeps.
 """
@@ -24,10 +24,10 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
-from headwater.limits import MAX_LOGIN_ADDRESSES
+from headwater.common.limits import MAX_LOGIN_ADDRESSES
 
 if TYPE_CHECKING:
-    from headwater.log_limit import LimitedLog
+    from headwater.common.log_limit import LimitedLog
     from headwater.resp.arguments import Arguments
     from headwater.server.services.turn_clock import TurnClock
     from headwater.server.session.session import Session

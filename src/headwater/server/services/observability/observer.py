@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.dispatch import KNOWN_COUNT, KnownCommand
 from headwater.commands.table import COMMANDS, Command
+from headwater.common.limits import MAX_ERROR_CODE_BYTES, MAX_ERROR_CODES
 from headwater.errors import CommandError
-from headwater.limits import MAX_ERROR_CODE_BYTES, MAX_ERROR_CODES
 from headwater.resp.arguments import Arguments
 from headwater.server.services.observability.latency import (
     COMMAND,

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any, NamedTuple
 
-from headwater.errors import CommandError
-from headwater.limits import (
+from headwater.common.limits import (
     MAX_LOG_MESSAGE,
     MAX_SCRIPT_CALL_BYTES,
     MAX_SCRIPT_MEMORY_BYTES,
     MAX_SCRIPT_TEXT_BYTES,
 )
+from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from headwater.server.identity import COMPATIBLE_VERSION

@@ -1,0 +1,253 @@
+"""Writes the backup of a group every two seconds, so that nothing is lost if another client destroys it.
+
+Rule 1. One worker of a group writes the backup: the one that finds the last one two seconds old. Workers that start
+        together all find it so; those that then see that another has written after them leave it to that one, and
+        look when its next backup should be there (`TAKEN_OVER_MS`). An idle group writes one field in two seconds.
+Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If it is missing later, another
+        client has destroyed the group and created it again.
+Rule 3. While nothing is pending and XINFO says the same of the group as before, it is not read, and only the time is
+        written: of many such groups by one script (`write_quiet`).
+Rule 4. The time of the backup shows others that a worker of the group runs, as `member.SEEN_FIELD` does. The round
+        compares the server's clock with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from headwater.common.model import StreamID
+from headwater.groups.membership.group_backup import (
+    FIELDS,
+    MOST,
+    PARKED,
+    SIGNED,
+    GroupBackup,
+    Row,
+    parse,
+)
+from headwater.groups.membership.member import BACKUP_VALID_MS, Member
+from headwater.groups.protocol.operation import (
+    Command,
+    Operation,
+    Refused,
+    Script,
+    Word,
+    accepted,
+    executed,
+    mapping,
+    server_ms,
+)
+from headwater.messages import SIGN_CONSUMER, group_backup_key
+
+BACKUP_SECONDS: Final = 2.0
+
+TAKEN_OVER_MS: Final = 2_400
+"""The age of a backup from which a worker that did not write the last one writes the next: its writer is gone."""
+
+SET_BACK_MS: Final = 1_000
+"""A server's clock that is behind the last backup by more than this was set back."""
+
+
+SAME_MS: Final = 100
+"""A due time that differs from the last backup's by less than this counts as the same: TIME and idle times
+are read one after the other."""
+
+
+class Round(NamedTuple):
+    """The result of a round."""
+
+    written: bool
+    """This round has written the backup."""
+    set_back_ms: int
+    """How far the server's clock was set back since the last backup; 0 if it was not."""
+    replaced: bool = False
+    """Another client has destroyed the group and created it again, without its pending entries. The backup
+    was not overwritten."""
+    again_ms: int = 2_000
+    """When to look again."""
+
+
+class BackupWriter:
+    """Writes the backups for one member, and remembers the last one."""
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self._content: tuple[Any, ...] = ()
+        self._wrote_at = 0
+        self._just_wrote = False
+        self._many = False
+        self._quiet: dict[bytes, Any] | None = None
+        """What XINFO says of the group since the last backup, if nothing was pending then."""
+        self._ripe: dict[bytes, int] = {}
+
+    def is_quiet(self, now: int) -> bool:
+        """Return whether the next round, at the server's time ``now``, may have only the time to write."""
+        since = now - self._wrote_at
+        return self._quiet is not None and BACKUP_SECONDS * 900 <= since < BACKUP_VALID_MS
+
+    def quiet_words(self) -> list[Word]:
+        """Return the group's name, when its backup was written, and what XINFO says of it, for `write_quiet`."""
+        assert self._quiet is not None, "only of a quiet group"
+        said = [word for pair in self._quiet.items() for word in pair]
+        return [self.member.group, self._wrote_at, b"\0".join(map(_as_lua, said))]
+
+    def wrote(self, now: int) -> None:
+        """Record that `write_quiet` has written the time of the backup. The next round has nothing to do."""
+        self._wrote_at = now
+        self._just_wrote = True
+
+    def round(self, now: int | None = None) -> Operation[Round]:
+        """Write the group's backup, unless another worker has just done so. ``now`` is the server's time, if it was
+        just read."""
+        member = self.member
+        key = group_backup_key(member.stream, member.group)
+        if now is None:
+            now = server_ms((yield [["TIME"]])[0])
+        if self._just_wrote:
+            self._just_wrote = False
+            return Round(written=True, set_back_ms=0)
+        replies = yield [["HMGET", key, "at", SIGNED], ["XINFO", "GROUPS", member.stream]]
+        at, signed = accepted(replies[0])
+        before = int(at or 0)
+        set_back = before - now if before - now > SET_BACK_MS else 0
+        others = 0 < self._wrote_at < before
+        if not set_back and now - before < (TAKEN_OVER_MS if others else BACKUP_SECONDS * 900):
+            return Round(
+                written=False, set_back_ms=0, again_ms=TAKEN_OVER_MS - max(0, now - before)
+            )
+        quiet = self._quiet is not None and before == self._wrote_at and signed == b"1"
+        if quiet and _group(replies[1], member.group) == self._quiet:
+            accepted((yield [["HSET", key, "at", now]])[0])
+            self._wrote_at = now
+            return Round(written=True, set_back_ms=set_back)
+        backup = yield from self._read(now)
+        if backup is None:
+            return Round(written=False, set_back_ms=set_back)
+        made = yield from self._sign()
+        known = made and signed == b"1" and now - before < BACKUP_VALID_MS
+        if known and (yield from self._is_new(backup.last)):
+            return Round(written=False, set_back_ms=set_back, replaced=True)
+        is_signed = int(made is not None)
+        content = (backup.last, backup.floor, backup.text(), is_signed)
+        if content == self._content and before == self._wrote_at:
+            replies = yield [["HSET", key, "at", now]]
+        else:
+            replies = yield [["HSET", key, *backup.words(), SIGNED, is_signed]]
+        accepted(replies[0])
+        self._content, self._wrote_at = content, now
+        return Round(written=True, set_back_ms=set_back)
+
+    def _sign(self) -> Operation[bool | None]:
+        """Create the consumer that distinguishes this group from a later one of its name. Return whether it
+        was missing, or None if an ACL rule forbids to create it."""
+        member = self.member
+        words: Command = ["XGROUP", "CREATECONSUMER", member.stream, member.group, SIGN_CONSUMER]
+        (reply,) = yield [words]
+        return None if isinstance(reply, Refused) else bool(reply)
+
+    def _is_new(self, last: StreamID) -> Operation[bool]:
+        """Return whether the group is a new one: none of the backup's entries is pending, or the group's
+        ``last`` id is smaller than the backup's. Otherwise only the consumer was removed."""
+        member = self.member
+        (values,) = yield [["HMGET", group_backup_key(member.stream, member.group), *FIELDS]]
+        backup = parse(accepted(values))
+        if backup is None:
+            return False
+        (left,) = yield [["XPENDING", member.stream, member.group, "-", str(backup.last), 1]]
+        were_pending = bool(backup.rows) or backup.floor is not None
+        return not accepted(left) and (were_pending or last < backup.last)
+
+    def _read(self, now: int) -> Operation[GroupBackup | None]:
+        """Return the current state of the group, or None if the group is gone."""
+        member = self.member
+        rows = 1 if self._many else MOST + 1
+        delays: list[Command] = []
+        if member.able.verbs:
+            delays = [["XDELAYED", member.stream, member.group, "-", "+", rows]]
+        replies = yield [
+            ["MULTI"],
+            ["XINFO", "GROUPS", member.stream],
+            ["XPENDING", member.stream, member.group],
+            ["XPENDING", member.stream, member.group, "-", "+", rows],
+            *delays,
+            ["EXEC"],
+        ]
+        groups, summary, pending, *delayed = executed(replies)
+        mine = _group(accepted(groups), member.group)
+        if mine is None:
+            return None
+        last = StreamID.parse(mine[b"last-delivered-id"])
+        count = accepted(summary)[0]
+        self._quiet = None if count else mine
+        listed = accepted(pending)
+        was_many, self._many = self._many, count > MOST
+        if count > MOST:
+            return GroupBackup(now, last, StreamID.parse(listed[0][0]), [])
+        if was_many:
+            return (yield from self._read(now))
+        due = {row[0]: now + row[1] for reply in delayed for row in accepted(reply)}
+        found_rows = [self._row(one, now, due) for one in listed]
+        self._ripe = {row.id: row.ripe_ms for row in found_rows if row.ripe_ms}
+        return GroupBackup(now, last, None, found_rows)
+
+    def _row(self, reply: Any, now: int, due: dict[bytes, int]) -> Row:
+        entry_id, owner, idle, count = reply
+        ripe = due.get(entry_id, 0)
+        if owner == PARKED:
+            ripe = now + self.member.claim_after_ms - idle
+        before = self._ripe.get(entry_id, 0)
+        if abs(ripe - before) < SAME_MS:
+            ripe = before
+        return Row(entry_id, count, owner, ripe)
+
+
+_QUIET = Script(
+    """
+-- KEYS for each group its stream and its backup. ARGV the time, and for each group its name, the time of the backup, and
+-- what XINFO says of it. Write the time of the backups of those that are as they were; return the numbers of the others.
+local others = {}
+for n = 1, #KEYS / 2 do
+  local backup, name, quiet = KEYS[2 * n], ARGV[3 * n - 1], false
+  local last = redis.pcall('HMGET', backup, 'at', 'signed')
+  local groups = redis.pcall('XINFO', 'GROUPS', KEYS[2 * n - 1])
+  if not last.err and not groups.err and last[1] == ARGV[3 * n] and last[2] == '1' then
+    for _, row in ipairs(groups) do
+      local words = {}
+      for i = 1, #row do words[i] = tostring(row[i]) end
+      quiet = quiet or (words[2] == name and table.concat(words, '\\0') == ARGV[3 * n + 1])
+    end
+  end
+  if quiet then redis.call('HSET', backup, 'at', ARGV[1]) else others[#others + 1] = n end
+end
+return others
+"""
+)
+
+
+def write_quiet(writers: Sequence[BackupWriter], now: int) -> Operation[None]:
+    """Write the time ``now`` of the backups of those groups of one server that are as quiet as before. Raises `Refused` if
+    the user may not do so by a script."""
+    keys: list[Word] = []
+    words: list[Word] = [now]
+    for one in writers:
+        keys += [one.member.stream, group_backup_key(one.member.stream, one.member.group)]
+        words += one.quiet_words()
+    others = set((yield from _QUIET.call(keys, words)))
+    for number, one in enumerate(writers, 1):
+        if number not in others:
+            one.wrote(now)
+
+
+def _as_lua(word: object) -> bytes:
+    """Return a word of a reply as Lua's tostring does."""
+    if isinstance(word, bytes):
+        return word
+    return b"false" if word is None else str(word).encode()
+
+
+def _group(reply: Any, name: str) -> dict[bytes, Any] | None:
+    """Return what XINFO GROUPS says of a group; None if it does not list it, or was refused."""
+    if isinstance(reply, Refused):
+        return None
+    return next((one for one in map(mapping, reply) if one[b"name"] == name.encode()), None)

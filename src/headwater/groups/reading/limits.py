@@ -1,0 +1,346 @@
+"""Limits of a group: how often its entries may start, and how many may run at once, in all its workers together.
+
+    RATES   per limited key a string, two times in microseconds of the server:
+                ``run``: all tokens up to then are given away      ──▶ an entry that runs, now or in a moment
+                ``line``: up to then the entries in line are due   ──▶ an entry that is parked until its turn
+    PLACES  per limited key a hash, id → consumer, of the entries that run, a list of those in line, and a hash of these; of
+            the group a hash of the keys with a line → how many places each has
+
+Rule 1. One script decides about all limits of an entry: it takes a token of each, or none.
+Rule 2. The tokens of a key come at regular times. ``burst`` of them can be unused (the generic cell rate algorithm,
+        ITU-T I.371). So no more than ``burst`` + rate times t entries get a token within any time t.
+Rule 3. With a key, an entry that must wait is parked, and gets a time of its own in the line of its key. When it is due
+        it needs a token like any other. A new entry does not overtake the line.
+Rule 4. An entry has a place while it is pending, its owner is the one that took the place, and this owner's lease is
+        valid. So whatever renews the entry keeps its place, and the place of a dead process is free after
+        ``claim_after``.
+Rule 5. An entry is in one line at most: of the first limit that denies it a place, those with keys first.
+Rule 6. A line is in the key of its places with ``:line``, and its ids in one with ``:waits``.
+        An entry without a key leaves the line when no live process has it.
+Rule 7. Who frees a place makes the first entry in line due now. A process that dies before it does so is made up
+        for by the next one that looks, every two seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import (
+    Operation,
+    Script,
+    Word,
+    accepted,
+    mapping,
+)
+from headwater.messages import delays_key, limit_key
+
+KEPT_MS = 7 * 86_400_000
+"""How long the places of a key are known after the last change: longer than any handler runs."""
+
+LAST_RESORT_MS = 3_600_000
+"""When an entry in line for a place is due if nobody makes it due: its workers have no limit any more."""
+
+LOOKED_AT = 100
+"""How many keys with a line `look_after` looks at in one step."""
+
+
+class Token(NamedTuple):
+    """A limit by rate for one key. Times in microseconds."""
+
+    key: str
+    """Its key in the store."""
+    every_us: float
+    """The time between two tokens."""
+    burst_us: float
+    """For how long tokens may be unused."""
+    in_line: bool
+    """Whether entries that wait are parked, each with a time of its own; else their process keeps them."""
+
+
+class LimitPlace(NamedTuple):
+    """A limit of what runs at once, for one key."""
+
+    key: str
+    most: int
+    in_line: bool
+
+
+class Verdict(NamedTuple):
+    """What an entry must do. ``wait_us`` is the time until it may start, if it may; else until it is due, if it is
+    ``parked``, or until its process asks again."""
+
+    starts: bool
+    wait_us: float
+    parked: bool = False
+
+
+RATES = Script(
+    """
+-- KEYS limits. ARGV[1] number of limits, then for each: microseconds between tokens, of burst, '1' if there is a line.
+-- Then for each entry: horizon in microseconds, '1' if it was in line, number of its limits, their indexes.
+-- Returns for each entry 0 and microseconds until it starts; 1 and until it is due; 2 and until to ask again.
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local limits, place = {}, 2
+for i = 1, tonumber(ARGV[1]) do
+  local run, line = string.match(redis.call('GET', KEYS[i]) or '0 0', '^(%S+) (%S+)$')
+  limits[i] = {
+    run = tonumber(run), line = tonumber(line), every = tonumber(ARGV[place]),
+    burst = tonumber(ARGV[place + 1]), has_line = ARGV[place + 2] == '1',
+  }
+  place = place + 3
+end
+local function earliest(one) return math.max(now, one.run - one.burst) end
+local found = {}
+while place <= #ARGV do
+  local horizon, was_in_line, count = tonumber(ARGV[place]), ARGV[place + 1] == '1', tonumber(ARGV[place + 2])
+  local at, due, late = now, 0, {}
+  for i = place + 3, place + 2 + count do
+    local one = limits[tonumber(ARGV[i])]
+    at = math.max(at, earliest(one))
+    local waits = earliest(one) > now + horizon or (one.line > now and not was_in_line)
+    if one.has_line and waits then late[#late + 1] = one end
+  end
+  if #late > 0 then
+    for _, one in ipairs(late) do due = math.max(due, one.line, earliest(one)) end
+    for _, one in ipairs(late) do one.line = due + one.every one.changed = true end
+    found[#found + 1] = 1
+    found[#found + 1] = string.format('%.0f', due - now)
+  elseif at > now + horizon then
+    found[#found + 1] = 2
+    found[#found + 1] = string.format('%.0f', at - now)
+  else
+    for i = place + 3, place + 2 + count do
+      local one = limits[tonumber(ARGV[i])]
+      one.run = math.max(one.run, at) + one.every
+      one.changed = true
+    end
+    found[#found + 1] = 0
+    found[#found + 1] = string.format('%.0f', at - now)
+  end
+  place = place + 3 + count
+end
+for i, one in ipairs(limits) do
+  if one.changed then
+    local left = math.ceil((math.max(one.run, one.line) - now) / 1000) + 1000
+    redis.call('SET', KEYS[i], string.format('%.2f %.2f', one.run, one.line), 'PX', string.format('%.0f', left))
+  end
+end
+return found
+"""
+)
+
+_PLACES = """
+local stream, delays, index = KEYS[1], KEYS[2], KEYS[3]
+local group, claim_after = ARGV[1], tonumber(ARGV[2])
+local verbs, kept = ARGV[3] == '1', ARGV[4]
+-- Return how many places of a key are taken, without those whose entries do not run any more.
+local function taken(key)
+  local rows, count = redis.call('HGETALL', key), 0
+  for i = 1, #rows, 2 do
+    local row = redis.call('XPENDING', stream, group, rows[i], rows[i], 1)[1]
+    if row and row[2] == rows[i + 1] and row[3] < claim_after then
+      count = count + 1
+    else
+      redis.call('HDEL', key, rows[i])
+    end
+  end
+  return count
+end
+local function leave(key, id)
+  if redis.call('HDEL', key .. ':waits', id) == 1 then redis.call('LREM', key .. ':line', 1, id) end
+end
+-- Make the first entries in line due now, as many as places are free.
+local function call_up(key, most)
+  local line = key .. ':line'
+  local free = most - taken(key)
+  local called = 0
+  while called < free do
+    local first = redis.call('LINDEX', line, called)
+    if not first then break end
+    local row = redis.call('XPENDING', stream, group, first, first, 1)[1]
+    if not row then
+      leave(key, first)
+    else
+      if verbs and row[2] == '' then
+        redis.call('XNACK', stream, group, 'FAIL', 'IDS', 1, first)
+      elseif row[2] == 'hw.parked' then
+        local clock = redis.call('TIME')
+        redis.call('ZADD', delays, 'XX', clock[1] * 1000 + math.floor(clock[2] / 1000), first)
+      end
+      called = called + 1
+    end
+  end
+  if redis.call('LLEN', line) == 0 then redis.call('HDEL', index, key) end
+  return called
+end
+"""
+
+TAKE_PLACES = Script(
+    _PLACES
+    + """
+-- KEYS[4…] for each limit its places. ARGV[5] consumer, [6] number of limits, then for each: most places,
+-- '1' if entries in line are parked. Then for each entry: id, number of its limits, their indexes.
+-- Returns for each entry 0 if it has its places, 1 if it must be parked, 2 if its process must ask again.
+local consumer, limits, place = ARGV[5], {}, 7
+for i = 1, tonumber(ARGV[6]) do
+  local key = KEYS[3 + i]
+  limits[i] = {
+    key = key, line = key .. ':line', waits = key .. ':waits', most = ARGV[place],
+    parks = ARGV[place + 1] == '1', free = tonumber(ARGV[place]) - taken(key),
+  }
+  place = place + 2
+end
+-- Whether an entry waits where it is. Those of a line without a key wait in live processes: one that was handed back, or
+-- whose process is dead, loses its turn, since all processes may have no room for it.
+local function waits(one, id)
+  if one.parks then return true end
+  local row = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  return row and row[2] ~= '' and row[2] ~= 'hw.parked' and row[3] < claim_after
+end
+-- Whether a place is free for this entry, and not for others that came before it.
+local function may_take(one, id)
+  local before = 0
+  while before < one.free do
+    local other = redis.call('LINDEX', one.line, before)
+    if not other or other == id then return true end
+    if waits(one, other) then before = before + 1 else leave(one.key, other) end
+  end
+  return false
+end
+local found = {}
+while place <= #ARGV do
+  local id, count = ARGV[place], tonumber(ARGV[place + 1])
+  local verdict = 0
+  for i = place + 2, place + 1 + count do
+    local one = limits[tonumber(ARGV[i])]
+    if verdict ~= 0 then
+      leave(one.key, id)
+    elseif redis.call('HEXISTS', one.key, id) == 0 and not may_take(one, id) then
+      if redis.call('HSETNX', one.waits, id, 1) == 1 then redis.call('RPUSH', one.line, id) end
+      redis.call('HSET', index, one.key, one.most)
+      for _, key in ipairs({one.line, one.waits, index}) do redis.call('PEXPIRE', key, kept) end
+      verdict = one.parks and 1 or 2
+    end
+  end
+  if verdict == 0 then
+    for i = place + 2, place + 1 + count do
+      local one = limits[tonumber(ARGV[i])]
+      if redis.call('HSET', one.key, id, consumer) == 1 then one.free = one.free - 1 end
+      redis.call('PEXPIRE', one.key, kept)
+      leave(one.key, id)
+    end
+  end
+  found[#found + 1] = verdict
+  place = place + 2 + count
+end
+return found
+"""
+)
+
+FREE_PLACES = Script(
+    _PLACES
+    + """
+-- KEYS[4…] places of keys. ARGV[5] consumer; for each key: most places, number of ids, ids that do not run any more.
+-- Returns how many entries in line were made due.
+local called, place = 0, 6
+for i = 4, #KEYS do
+  local most, count = tonumber(ARGV[place]), tonumber(ARGV[place + 1])
+  for j = place + 2, place + 1 + count do
+    if redis.call('HGET', KEYS[i], ARGV[j]) == ARGV[5] then redis.call('HDEL', KEYS[i], ARGV[j]) end
+  end
+  called = called + call_up(KEYS[i], most)
+  place = place + 2 + count
+end
+return called
+"""
+)
+
+
+class Asked(NamedTuple):
+    """One entry that is about to start."""
+
+    id: bytes
+    horizon_us: int
+    """How long its process would keep it until its token comes."""
+    was_in_line: bool
+    tokens: Sequence[Token] = ()
+    places: Sequence[LimitPlace] = ()
+
+
+def take_tokens(asked: Sequence[Asked]) -> Operation[list[Verdict]]:
+    """Take a token of each limit for each entry that may start within its horizon. Return what each must do."""
+    numbers: dict[Token, int] = {}
+    words: list[Word] = []
+    for one in asked:
+        indexes = [numbers.setdefault(token, len(numbers) + 1) for token in one.tokens]
+        words += [one.horizon_us, int(one.was_in_line), len(indexes), *indexes]
+    head: list[Word] = [len(numbers)]
+    for token in numbers:
+        head += [repr(token.every_us), repr(token.burst_us), int(token.in_line)]
+    found = yield from RATES.call([token.key for token in numbers], [*head, *words])
+    return [
+        Verdict(how == 0, float(wait), parked=how == 1)
+        for how, wait in zip(found[::2], found[1::2], strict=True)
+    ]
+
+
+def take_places(member: Member, asked: Sequence[Asked]) -> Operation[list[int]]:
+    """Take a place of each limit for each entry that may start. Return for each entry 0 if it has its places, 1 if it is
+    in line, and so must be parked, 2 if it must ask again."""
+    numbers: dict[LimitPlace, int] = {}
+    words: list[Word] = []
+    for one in asked:
+        indexes = [numbers.setdefault(place, len(numbers) + 1) for place in one.places]
+        words += [one.id, len(indexes), *indexes]
+    head: list[Word] = [*_who(member), member.consumer, len(numbers)]
+    for place in numbers:
+        head += [place.most, int(place.in_line)]
+    keys = [*_keys(member), *(place.key for place in numbers)]
+    found: list[int] = yield from TAKE_PLACES.call(keys, [*head, *words])
+    return found
+
+
+def free_places(member: Member, freed: Sequence[tuple[bytes, LimitPlace]]) -> Operation[int]:
+    """Give back places of entries that do not run any more. Return how many entries in line are due now."""
+    by_place: dict[LimitPlace, list[bytes]] = {}
+    for entry_id, place in freed:
+        by_place.setdefault(place, []).append(entry_id)
+    words: list[Word] = [*_who(member), member.consumer]
+    for place, ids in by_place.items():
+        words += [place.most, len(ids), *ids]
+    keys = [*_keys(member), *(place.key for place in by_place)]
+    found: int = yield from FREE_PLACES.call(keys, words)
+    return found
+
+
+def look_after(member: Member, cursor: int) -> Operation[tuple[int, int]]:
+    """Make entries in line due for which a place is free because a process has died: of some keys, from ``cursor`` on.
+    Return how many, and the next cursor, 0 at the end."""
+    replies = yield [["HSCAN", limit_key(member.stream, member.group), cursor, "COUNT", LOOKED_AT]]
+    following, page = accepted(replies[0])
+    if not page:
+        return 0, int(following)
+    words: list[Word] = [*_who(member), member.consumer]
+    rows = mapping(page)
+    for most in rows.values():
+        words += [most, 0]
+    found: int = yield from FREE_PLACES.call([*_keys(member), *rows], words)
+    return found, int(following)
+
+
+def _keys(member: Member) -> list[Word]:
+    stream, group = member.stream, member.group
+    return [stream, delays_key(stream, group), limit_key(stream, group)]
+
+
+def _who(member: Member) -> list[Word]:
+    return [member.group, member.claim_after_ms, int(member.able.verbs), KEPT_MS]
+
+
+def limit_state_key(stream: str, group: str, name: str, key: str) -> str:
+    """Return the key in the store of a limit for one limited key, which cannot be that of another with a suffix."""
+    escaped = key.replace("%", "%25").replace(":", "%3A")
+    return f"{limit_key(stream, group)}:{name}:{escaped}"

@@ -1,0 +1,44 @@
+"""How many entries of a group expired: no worker started them in time.
+
+Rule. A worker that settles expired entries counts them every two seconds in the hash ``{stream}:hw:expired:<group>``:
+      ``dropped``, ``dead``, and ``since`` when. The hash is gone an hour after the last of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import Operation, Refused, server_ms
+from headwater.messages import expired_key
+
+KEPT_MS = 3_600_000
+
+
+class ExpiredEntries(NamedTuple):
+    """How many entries expired, and since when: Unix milliseconds of the server."""
+
+    dropped: int = 0
+    dead: int = 0
+    since_ms: int = 0
+
+
+def note_expired(member: Member, *, dropped: int, dead: int) -> Operation[None]:
+    """Count entries that expired. A refusal by the server is ignored: `explain` then does not know."""
+    key = expired_key(member.stream, member.group)
+    replies = yield [["TIME"]]
+    since = 0 if isinstance(replies[0], Refused) else server_ms(replies[0])
+    yield [
+        ["HSETNX", key, "since", since],
+        ["HINCRBY", key, "dropped", dropped],
+        ["HINCRBY", key, "dead", dead],
+        ["PEXPIRE", key, KEPT_MS],
+    ]
+
+
+def read_expired(stream: str, group: str) -> Operation[ExpiredEntries]:
+    """Return how many entries expired lately."""
+    replies = yield [["HMGET", expired_key(stream, group), "dropped", "dead", "since"]]
+    if isinstance(replies[0], Refused):
+        return ExpiredEntries()
+    return ExpiredEntries(*(int(one or 0) for one in replies[0]))

@@ -1,0 +1,73 @@
+"""Counts the entries that were trimmed or deleted before the group read them.
+
+       entries-read         entries-added - length           entries-added
+    ────────┼───────────────────────┼───────────────────────────────┼──
+     read   │  gone from the stream │   in the stream               │
+            └─ never read: lost ────┘
+
+Rule 1. The count is a lower bound: of the entries that are gone, at most ``entries-read`` had been read.
+Rule 2. A group counts each loss once: the hash of its settings has the last one that was counted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headwater.common.names import bytes_of
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import Operation, Refused, accepted, mapping
+from headwater.messages import group_settings_key
+
+COUNTED_FIELD = "lost_upto"
+"""Field with the number of the last entry whose loss was counted."""
+
+
+class Unread(NamedTuple):
+    """The entries that a group has lost, as the counters of its stream show them."""
+
+    gone: int
+    """Entries that are gone from the stream."""
+    known: int
+    """How many of those the group had read, or has counted as lost already, at most."""
+    new: bool = False
+    """Whether the group has neither read nor counted anything yet: what is gone was gone before it."""
+
+
+def unread_lost(member: Member) -> Operation[int]:
+    """Return how many more entries are gone that the group never read; 0 if the server does not count
+    them."""
+    found = yield from _counters(member.stream, member.group)
+    if found is None or (found.gone <= found.known and not found.new):
+        return 0
+    key = group_settings_key(member.stream, member.group)
+    replies = yield [["HSET", key, COUNTED_FIELD, found.gone]]
+    accepted(replies[0])
+    return found.gone - found.known
+
+
+def never_read(stream: str, group: str) -> Operation[int | None]:
+    """Return at least how many entries are gone before the group has read them, without those that its workers
+    have reported; None if the server does not count them. This changes nothing."""
+    found = yield from _counters(stream, group)
+    return None if found is None else max(0, found.gone - found.known)
+
+
+def _counters(stream: str, group: str) -> Operation[Unread | None]:
+    key = group_settings_key(stream, group)
+    about, groups, counted = yield [
+        ["XINFO", "STREAM", stream],
+        ["XINFO", "GROUPS", stream],
+        ["HGET", key, COUNTED_FIELD],
+    ]
+    if isinstance(about, Refused) or isinstance(groups, Refused) or isinstance(counted, Refused):
+        return None
+    facts = mapping(about)
+    added, gone = facts[b"entries-added"], facts[b"entries-added"] - facts[b"length"]
+    mine = [one for one in map(mapping, groups) if one[b"name"] == bytes_of(group)]
+    if not mine or mine[0][b"entries-read"] is None:
+        return None
+    if counted is None and mine[0][b"last-delivered-id"] == b"0-0":
+        return Unread(gone, gone, new=True)
+    before = int(counted or 0)
+    # The counters of a stream that was deleted and created again begin at 0.
+    return Unread(gone, max(mine[0][b"entries-read"], before if before <= added else 0))

@@ -1,0 +1,89 @@
+"""Dead letters: writing, listing and deleting their records. `replay` hands them back to their group.
+
+Rule. The settlement of an entry writes its record, in one step. So there is exactly one record, even if
+the worker dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headwater.errors import HeadwaterError
+from headwater.groups.protocol.operation import Operation, accepted
+from headwater.groups.settling.settling import Addition, How, Settlement
+from headwater.messages import (
+    DeadLetter,
+    dead_letter_fields,
+    error_text,
+    parse_dead_letter,
+    trace_text,
+)
+
+PAGE = 100
+"""How many records are read at a time."""
+
+
+class Receiver(Protocol):
+    """Stream, group and consumer to which the entry was delivered: a `Member` or a `Delivery`."""
+
+    @property
+    def stream(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def consumer(self) -> str: ...
+
+
+def bury(
+    receiver: Receiver,
+    destination: str,
+    *,
+    id: bytes,
+    fields: Sequence[bytes],
+    deliveries: int,
+    error: BaseException | str,
+    at_ms: int,
+) -> Settlement:
+    """Return the settlement that makes an entry a dead letter. If ``error`` is a text, the record has no
+    trace."""
+    words, trace = (error, "") if isinstance(error, str) else (error_text(error), trace_text(error))
+    record = dead_letter_fields(
+        fields,
+        stream=receiver.stream,
+        group=receiver.group,
+        entry_id=id.decode(),
+        consumer=receiver.consumer,
+        deliveries=deliveries,
+        error=words,
+        trace=trace,
+        at_ms=at_ms,
+    )
+    return Settlement(id, How.ACK, additions=[Addition(destination, record)])
+
+
+def page(destination: str, *, after: str = "", count: int = PAGE) -> Operation[list[DeadLetter]]:
+    """Return up to ``count`` records after the one with id ``after``, oldest first."""
+    start = f"({after}" if after else "-"
+    replies = yield [["XRANGE", destination, start, "+", "COUNT", count]]
+    return [parse_dead_letter(entry[0].decode(), entry[1]) for entry in accepted(replies[0]) or ()]
+
+
+def find(destination: str, ids: Sequence[str]) -> Operation[list[DeadLetter]]:
+    """Return the records with these ids. Raises `HeadwaterError` for the first one that does not exist."""
+    replies = yield [["XRANGE", destination, wanted, wanted] for wanted in ids]
+    found = []
+    for wanted, reply in zip(ids, replies, strict=True):
+        entries = accepted(reply)
+        if not entries:
+            raise HeadwaterError(
+                f"{destination} has no dead letter {wanted}; see `headwater dead list`"
+            )
+        found.append(parse_dead_letter(entries[0][0].decode(), entries[0][1]))
+    return found
+
+
+def drop(destination: str, ids: Sequence[str]) -> Operation[int]:
+    """Delete records and return how many existed."""
+    replies = yield [["XDEL", destination, *ids]]
+    return int(accepted(replies[0]))

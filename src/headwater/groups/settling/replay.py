@@ -1,0 +1,261 @@
+"""Replaying dead letters: handing an entry back to the group that could not handle it.
+
+Rule 1. An entry that its stream still has becomes pending in its own group again, with a delivery count of
+        0. Other groups, which have handled it, do not get it.
+Rule 2. An entry that is gone from its stream, or whose group is gone, can only be added again, and then every
+        group of the stream gets it. This is done only if there is no other group, or if the caller allows it.
+Rule 3. The record is deleted in the same step. The dead-letter stream is watched from before the reads until
+        then (WATCH), so two operators never replay a record twice; if it has changed, all is read again. This
+        needs one connection for both steps, which a client with a pool has if one thread uses it.
+Rule 4. A record whose entry could not be handed back, because it or its group was deleted in that moment, is added
+        to the dead-letter stream again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from headwater.common.model import StreamID
+from headwater.common.names import bytes_of
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.content import CONTENT_BYTES
+from headwater.groups.protocol.operation import (
+    Command,
+    Operation,
+    Refused,
+    Word,
+    accepted,
+    executed,
+    mapping,
+)
+from headwater.groups.reading.poison import Record
+from headwater.messages import PARKED_CONSUMER, DeadLetter, delays_key, poison_key
+
+TOGETHER = 100
+"""How many records are replayed in one step, unless they have more than `CONTENT_BYTES`."""
+
+ATTEMPTS = 20
+"""How often a step is begun again because the dead-letter stream has changed."""
+
+
+class ReplayResult(StrEnum):
+    """The result of replaying a record."""
+
+    RETURNED = "returned"
+    """The entry is pending in its group again."""
+    ADDED = "added"
+    """The entry was added again, with a new id, because it or its group was gone."""
+    COMING = "coming"
+    """The group will get the entry anyway (it is pending or undelivered). The record was deleted."""
+    GONE = "gone"
+    """Nothing was done: another operator has replayed or deleted the record."""
+    REFUSED = "refused"
+    """Nothing was done; `Replayed.reason` says why."""
+
+
+DONE = frozenset({ReplayResult.RETURNED, ReplayResult.ADDED, ReplayResult.COMING})
+"""The results after which the record is deleted and the group will handle the entry."""
+
+
+class Replayed(NamedTuple):
+    """One record and its result. ``entry_id`` is empty if nothing was done."""
+
+    letter: DeadLetter
+    how: ReplayResult
+    entry_id: str = ""
+    reason: str = ""
+
+
+def replay(
+    destination: str, letters: Sequence[DeadLetter], *, all_groups: bool = False
+) -> Operation[list[Replayed]]:
+    """Hand the entries of these records back to their groups. Return one result for each, in order.
+
+    ``destination`` is the dead-letter stream. With ``all_groups``, entries that are gone from their streams
+    are added again even if other groups get them too.
+    """
+    verbs = (yield from probe()).verbs
+    outcomes: list[Replayed] = []
+    for part in _parts(letters):
+        asked = _Request(destination, part[0].stream, verbs=verbs, all_groups=all_groups)
+        if part[0].stream and part[0].fields:
+            outcomes += yield from _together(asked, part)
+        else:
+            reason = (
+                "it does not name its entry and stream; look at it with `headwater dead show` and "
+                "drop it"
+            )
+            outcomes += [Replayed(one, ReplayResult.REFUSED, reason=reason) for one in part]
+    return outcomes
+
+
+class _Request(NamedTuple):
+    """What is asked for some records."""
+
+    destination: str
+    """The dead-letter stream."""
+    stream: str
+    """The stream of the entries."""
+    verbs: bool
+    all_groups: bool
+
+
+class _Step(NamedTuple):
+    """What is done about one record."""
+
+    outcome: Replayed
+    commands: Sequence[Command] = ()
+    record: Sequence[Word] = ()
+    """The fields and values of the record."""
+
+
+def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
+    """Yield records of one stream, not too many, each once. Records that name no stream or entry are apart."""
+    part: list[DeadLetter] = []
+    size = 0
+    for one in letters:
+        alike = part and part[0].stream == one.stream and bool(part[0].fields) == bool(one.fields)
+        again = any(other.id == one.id for other in part)
+        if part and (not alike or again or len(part) == TOGETHER or size > CONTENT_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += sum(len(name) + len(value) for name, value in one.fields)
+    if part:
+        yield part
+
+
+def _together(asked: _Request, letters: Sequence[DeadLetter]) -> Operation[list[Replayed]]:
+    """Replay records of one stream in one step."""
+    for _attempt in range(ATTEMPTS):
+        steps = yield from _steps(asked, letters)
+        done = yield from _in_one_step(asked, steps)
+        if done is not None:
+            return done
+    reason = f"{asked.destination!r} changed at each of {ATTEMPTS} attempts: try again"
+    return [Replayed(one, ReplayResult.REFUSED, reason=reason) for one in letters]
+
+
+def _steps(asked: _Request, letters: Sequence[DeadLetter]) -> Operation[list[_Step]]:
+    """Watch the dead-letter stream, and decide what is done about each record."""
+    reads: list[Command] = []
+    for one in letters:
+        entry = one.entry_id or "-"
+        reads += [
+            ["XRANGE", asked.destination, one.id, one.id],
+            ["XRANGE", asked.stream, entry, entry],
+            ["XPENDING", asked.stream, one.group, entry, entry, 1],
+        ]
+    replies = yield [["WATCH", asked.destination], ["XINFO", "GROUPS", asked.stream], *reads]
+    accepted(replies[0])
+    groups = {} if isinstance(replies[1], Refused) else _last_delivered(replies[1])
+    found = zip(letters, replies[2::3], replies[3::3], replies[4::3], strict=True)
+    return [_step(asked, groups, *each) for each in found]
+
+
+def _step(
+    asked: _Request,
+    groups: Mapping[bytes, bytes],
+    letter: DeadLetter,
+    record: Any,
+    entry: Any,
+    row: Any,
+) -> _Step:
+    """Decide what is done about a record, given the last-delivered ids of the groups, and what was read: the record,
+    its entry, and its row of XPENDING."""
+    if not accepted(record):
+        return _Step(Replayed(letter, ReplayResult.GONE))
+    words = record[0][1]
+    last = groups.get(bytes_of(letter.group))
+    others = len(groups) - (last is not None)
+    there = bool(letter.entry_id) and not isinstance(entry, Refused) and bool(entry)
+    if last is not None and there:
+        if accepted(row) or StreamID.parse(last) < StreamID.parse(letter.entry_id):
+            return _Step(Replayed(letter, ReplayResult.COMING, letter.entry_id))
+        done = Replayed(letter, ReplayResult.RETURNED, letter.entry_id)
+        return _Step(done, _returned(letter, verbs=asked.verbs), words)
+    if others and not asked.all_groups:
+        return _Step(_refused(letter, known=last is not None, others=others))
+    fields: list[Word] = [part for pair in letter.fields for part in pair]
+    added: Command = ["XADD", letter.stream, "*", *fields]
+    return _Step(Replayed(letter, ReplayResult.ADDED), [added], words)
+
+
+def _returned(letter: DeadLetter, *, verbs: bool) -> list[Command]:
+    """Return the commands that make the entry pending and due now, with a delivery count of 0 and a poison record
+    that says only that it was replayed."""
+    head: list[Word] = ["XCLAIM", letter.stream, letter.group, PARKED_CONSUMER, 0, letter.entry_id]
+    commands: list[Command] = [
+        [*head, "TIME", 0, "RETRYCOUNT", 0, "FORCE", "JUSTID"],
+        [
+            "HSET",
+            poison_key(letter.stream, letter.group),
+            letter.entry_id,
+            Record(replayed=1).encode(),
+        ],
+    ]
+    if not verbs:
+        commands.append(["ZADD", delays_key(letter.stream, letter.group), 0, letter.entry_id])
+    return commands
+
+
+def _last_delivered(groups: Sequence[Any]) -> dict[bytes, bytes]:
+    """Return the last-delivered id of each group in XINFO GROUPS' reply."""
+    found = [mapping(one) for one in groups]
+    return {one[b"name"]: one[b"last-delivered-id"] for one in found}
+
+
+def _in_one_step(asked: _Request, steps: Sequence[_Step]) -> Operation[list[Replayed] | None]:
+    """Do all steps, and delete the records, at once. Return the results, or None if the dead-letter stream has
+    changed since it was watched."""
+    records = [one.outcome.letter.id for one in steps if one.outcome.how in DONE]
+    if not records:
+        yield [["UNWATCH"]]
+        return [one.outcome for one in steps]
+    commands = [command for one in steps for command in one.commands]
+    delete: Command = ["XDEL", asked.destination, *records]
+    replies = yield [["MULTI"], *commands, delete, ["EXEC"]]
+    if any(isinstance(one, Refused) and one.code == "CROSSSLOT" for one in replies):
+        # The dead-letter stream is in another slot of the cluster: first the entries, then the records.
+        done = yield [["UNWATCH"], *commands, delete]
+        done = done[1:]
+    elif replies[-1] is None:
+        return None
+    else:
+        done = executed(replies)
+    accepted(done[-1])
+    rest = iter(done)
+    outcomes = []
+    for step in steps:
+        outcome = yield from _outcome(asked, step, [next(rest) for _ in step.commands])
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _outcome(asked: _Request, step: _Step, replies: Sequence[Any]) -> Operation[Replayed]:
+    """Return the result of a step, given the replies to its commands."""
+    planned = step.outcome
+    problem = next((str(one) for one in replies if isinstance(one, Refused)), "")
+    if planned.how is ReplayResult.RETURNED and not problem and not replies[0]:
+        problem = f"its entry {planned.entry_id} was deleted in that moment: replay its new record"
+    if problem:
+        again = yield [["XADD", asked.destination, "*", *step.record]]
+        accepted(again[0])
+        return Replayed(planned.letter, ReplayResult.REFUSED, reason=problem)
+    if planned.how is ReplayResult.ADDED:
+        return planned._replace(entry_id=replies[0].decode())
+    return planned
+
+
+def _refused(letter: DeadLetter, *, known: bool, others: int) -> Replayed:
+    """Return the refusal to add an entry again that other groups would get too."""
+    lacks = (
+        f"its entry {letter.entry_id} is gone from {letter.stream!r}"
+        if known
+        else f"stream {letter.stream!r} has no group {letter.group!r} any more"
+    )
+    reach = "another group" if others == 1 else f"{others} other groups"
+    reason = f"{lacks}, and adding it again would reach {reach}: allow that with --all-groups"
+    return Replayed(letter, ReplayResult.REFUSED, reason=reason)

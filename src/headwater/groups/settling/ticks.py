@@ -1,0 +1,124 @@
+"""Ticks: messages that are added at declared times, each once.
+
+    worker ── look: the store's time, the last tick, the declared rule
+           ── XADD {stream} <time of the tick>-0 …
+
+Rule 1. The id of a tick is its time. A stream accepts no id below its last one, so a tick is added once, whichever
+        worker adds it, and again by none. What is due is decided by the clock of the store.
+Rule 2. The last id of the stream is the last tick. So nothing else records it, and trimming does not change it.
+Rule 3. The hash ``{stream}:hw:ticks`` has the rule, and since when it is declared: ticks before that were not missed.
+        The rule that was declared last is valid; a worker that declares another one adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from headwater.common.model import StreamID
+from headwater.common.names import text_of
+from headwater.groups.protocol.operation import (
+    Command,
+    Operation,
+    Refused,
+    Word,
+    accepted,
+    executed,
+    mapping,
+    server_ms,
+)
+from headwater.messages import Pairs, ticks_key
+
+GROUP: Final = "ticks"
+"""The consumer group of each stream of ticks."""
+
+
+class TicksState(NamedTuple):
+    """What the store knows about a stream of ticks. Times are in Unix milliseconds of the store."""
+
+    now_ms: int
+    rule: str
+    """The rule that is valid."""
+    last_ms: int
+    """The last tick, or when the rule was declared, if that was later."""
+    ticked_ms: int | None
+    """The last tick; None if there was none yet."""
+    next_ms: int | None
+    """The next tick, as the workers recorded it."""
+
+
+def _since(rule: str) -> str:
+    return f"since {rule}"
+
+
+def declare_rule(stream: str, rule: str) -> Operation[None]:
+    """Make ``rule`` the valid one."""
+    key = ticks_key(stream)
+    replies = yield [["TIME"], ["HGET", key, "rule"]]
+    now, before = server_ms(replies[0]), accepted(replies[1])
+    # The first of several workers decides since when.
+    commands: list[Command] = [["HSETNX", key, _since(rule), now], ["HSET", key, "rule", rule]]
+    if before is not None and text_of(before) != rule:
+        commands.append(["HDEL", key, _since(text_of(before)), "next"])
+    for reply in executed((yield [["MULTI"], *commands, ["EXEC"]])):
+        accepted(reply)
+
+
+def state(stream: str, rule: str | None = None) -> Operation[TicksState | None]:
+    """Return the state of a stream of ticks; None if no rule is declared. A ``rule`` that was deleted with the
+    store's data is declared again."""
+    key = ticks_key(stream)
+    replies = yield [["TIME"], ["HGETALL", key], ["XINFO", "STREAM", stream]]
+    known = {text_of(name): value for name, value in mapping(accepted(replies[1])).items()}
+    now, found = server_ms(replies[0]), text_of(known.get("rule", b""))
+    if not found and rule is not None:
+        yield from declare_rule(stream, rule)
+        return (yield from state(stream))
+    if not found:
+        return None
+    ticked = 0
+    if not isinstance(replies[2], Refused):
+        ticked = StreamID.parse(mapping(replies[2])[b"last-generated-id"]).ms
+    following = known.get("next")
+    return TicksState(
+        now,
+        found,
+        last_ms=max(ticked, int(known.get(_since(found), now))),
+        ticked_ms=ticked or None,
+        next_ms=None if following is None else int(following),
+    )
+
+
+def state_if_told(stream: str, group: str) -> Operation[TicksState | None]:
+    """Return the state of a stream of ticks, for those who look; None if ``group`` is another group, or if the user has
+    no right to know."""
+    if group != GROUP:
+        return None
+    try:
+        return (yield from state(stream))
+    except Refused:
+        return None
+
+
+def add_ticks(
+    stream: str, ticks: Sequence[tuple[int, Pairs]], *, maxlen: int, next_ms: int | None
+) -> Operation[int]:
+    """Add ticks, each by its time and its fields, and record the next one. Return how many were not added before."""
+    trim: list[Word] = ["MAXLEN", "~", maxlen]
+    commands: list[Command] = [
+        ["XADD", stream, *trim, f"{ms}-0", *chain.from_iterable(fields)] for ms, fields in ticks
+    ]
+    recorded: list[Command] = (
+        [] if next_ms is None else [["HSET", ticks_key(stream), "next", next_ms]]
+    )
+    replies = yield [*commands, *recorded]
+    added = 0
+    for reply in replies[: len(commands)]:
+        if not isinstance(reply, Refused):
+            added += 1
+        elif "equal or smaller" not in str(reply):
+            raise reply
+    for reply in replies[len(commands) :]:
+        accepted(reply)
+    return added

@@ -1,0 +1,194 @@
+"""The file MANIFEST: which image and which journal files are the store.
+
+    format 1
+    seed 00005eed
+    image 3                             image none
+    image_turn 120                      these four lines only if there is an image
+    image_now_ms 1526569498055
+    image_size 4096
+    image_groups 7
+    first 8
+    last 10
+    floor 9 2345
+    next_image 4
+    next_segment 12
+    crc32c 1f2e3d4c
+
+Rule 1. The store is the image, followed by the journal files from ``first`` on. Files up to ``last`` must
+        exist; later ones may.
+Rule 2. ``floor`` names a file and an offset: the journal was durable up to there.
+Rule 3. No image has the number ``next_image`` or a later one. No segment that is deleted had the number
+        ``next_segment`` or a later one.
+Rule 4. The last line is the checksum of all lines before it. Every line must be exactly as it would be
+        written. A user who corrects a line replaces the last one by `failures.EDITED`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from headwater.errors import StoreUnusable
+from headwater.journal.disk.files import Files
+from headwater.journal.format.failures import EDITED, MANIFEST_NAME, damaged_manifest
+from headwater.journal.format.records import Synced, checksum_of
+
+MANIFEST_FORMAT = 1
+MANIFEST_BYTES = 4096
+"""The greatest size of a MANIFEST."""
+UNFINISHED = b"unfinished copy\n"
+"""The MANIFEST of a copy that is being made (`headwater.persistence.backup`)."""
+
+_NUMBER = "(0|[1-9][0-9]{0,18})"
+_IMAGE_LINES = ("image_turn", "image_now_ms", "image_size", "image_groups")
+
+
+class ImageEntry(NamedTuple):
+    """A complete image. ``turn`` and ``now_ms`` are those of the last group before it, ``size`` is in bytes,
+    and ``groups`` counts the engine's groups."""
+
+    number: int
+    turn: int
+    now_ms: int
+    size: int
+    groups: int
+
+
+class StoreManifest(NamedTuple):
+    """What MANIFEST says. ``last`` is ``first`` - 1 if no journal file is known to exist."""
+
+    seed: int
+    image: ImageEntry | None
+    first: int
+    last: int
+    floor: Synced
+    next_image: int
+    next_segment: int = 1
+
+    def text(self) -> bytes:
+        """Return the content of the file.
+
+        >>> manifest = StoreManifest(0x5EED, None, 1, 2, Synced(1, 105), 1)
+        >>> print(manifest.text().decode(), end="")
+        format 1
+        seed 00005eed
+        image none
+        first 1
+        last 2
+        floor 1 105
+        next_image 1
+        next_segment 1
+        crc32c 5a19a78e
+        """
+        lines = [f"format {MANIFEST_FORMAT}", f"seed {self.seed:08x}"]
+        if self.image is None:
+            lines.append("image none")
+        else:
+            number, *others = self.image
+            lines.append(f"image {number}")
+            lines += [f"{name} {value}" for name, value in zip(_IMAGE_LINES, others, strict=True)]
+        lines += [
+            f"first {self.first}",
+            f"last {self.last}",
+            f"floor {self.floor.number} {self.floor.offset}",
+            f"next_image {self.next_image}",
+            f"next_segment {self.next_segment}",
+        ]
+        body = "".join(f"{line}\n" for line in lines).encode()
+        return body + f"crc32c {checksum_of(memoryview(body)):08x}\n".encode()
+
+
+def read_manifest(files: Files, name: str = MANIFEST_NAME) -> StoreManifest | None:
+    """Return what MANIFEST says, or a former one that is kept as ``name``; None if there is no such file.
+
+    Raises `JournalDamaged` for a flaw, and `StoreUnusable` for a later format or an unfinished copy.
+    """
+    try:
+        data = files.read(name, MANIFEST_BYTES + 1)
+    except FileNotFoundError:
+        files.names()  # raises if there is no directory either
+        return None
+    files.close(name)
+    if data == UNFINISHED:
+        where = files.path("").rstrip("/")
+        raise StoreUnusable(
+            f"{where} is an unfinished copy: it is being made, or was interrupted. If no process makes it any more, "
+            "remove the directory and make the copy again"
+        )
+    return _Lines(files, name, bytes(data)).manifest()
+
+
+class _Lines:
+    """The lines of a MANIFEST that is being parsed."""
+
+    def __init__(self, files: Files, name: str, data: bytes) -> None:
+        self._files = files
+        self._name = name
+        if len(data) > MANIFEST_BYTES:
+            raise damaged_manifest(files, name, 1, f"more than {MANIFEST_BYTES} bytes")
+        body, ended, rest = data.decode("ascii", "replace").rpartition("\n")
+        self._lines = body.split("\n")
+        self._at = 0
+        if not ended or rest:
+            raise damaged_manifest(
+                files, name, len(self._lines) + bool(ended), "no end of the last line"
+            )
+        signed = data[: len(data) - len(self._lines[-1].encode()) - 1]
+        self._expected = f"crc32c {checksum_of(memoryview(signed)) if signed else 0:08x}"
+
+    def manifest(self) -> StoreManifest:
+        self._check_last()
+        (version,) = self._numbers("format")
+        if version != MANIFEST_FORMAT:
+            raise StoreUnusable(
+                f"{self._files.path(self._name)} has format {version}: it was written by a later version "
+                f"of Headwater. This one reads format {MANIFEST_FORMAT}. Start it with the version that wrote "
+                "it, or later."
+            )
+        seed = int(self._match("seed ([0-9a-f]{8})", "seed")[1], 16)
+        image = self._image()
+        (first,) = self._numbers("first")
+        (last,) = self._numbers("last")
+        if first < 1 or last < first - 1:
+            raise self._flaw(f"journal files from {first} to {last}")
+        floor = Synced(*self._numbers("floor", 2))
+        (next_image,) = self._numbers("next_image")
+        if next_image < 1 or (image is not None and image.number >= next_image):
+            raise self._flaw(f"next_image {next_image}, which is not after every image")
+        (next_segment,) = self._numbers("next_segment")
+        if next_segment < 1:
+            raise self._flaw("segments without numbers")
+        if self._at != len(self._lines) - 1:
+            self._at += 1
+            raise self._flaw(f"{self._lines[self._at - 1]!r} after the last field")
+        return StoreManifest(seed, image, first, last, floor, next_image, next_segment)
+
+    def _check_last(self) -> None:
+        last = self._lines[-1]
+        if last not in {self._expected, EDITED}:
+            self._at = len(self._lines)
+            raise self._flaw(f"{last[:80]!r} instead of {self._expected!r}")
+
+    def _image(self) -> ImageEntry | None:
+        found = self._match(f"image (?:none|{_NUMBER})", "image")[1]
+        if found is None:
+            return None
+        if int(found) < 1:
+            raise self._flaw("an image without a number")
+        turn, now_ms, size, groups = (self._numbers(name)[0] for name in _IMAGE_LINES)
+        return ImageEntry(int(found), turn, now_ms, size, groups)
+
+    def _numbers(self, name: str, count: int = 1) -> list[int]:
+        found = self._match(" ".join([name, *[_NUMBER] * count]), name)
+        return [int(value) for value in found.groups()]
+
+    def _match(self, pattern: str, name: str) -> re.Match[str]:
+        line = self._lines[self._at] if self._at < len(self._lines) - 1 else ""
+        self._at += 1
+        found = re.fullmatch(pattern, line)
+        if found is None:
+            raise self._flaw(f"{line[:80]!r} instead of the field {name}")
+        return found
+
+    def _flaw(self, found: str) -> Exception:
+        return damaged_manifest(self._files, self._name, self._at, found)

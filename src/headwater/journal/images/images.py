@@ -1,0 +1,179 @@
+"""Images: the state at one turn, as groups in a file of their own. Loading one is replay.
+
+    image-NNNNNN   ┌──────────────┬───────┬───────┬───┬───────────────────┐
+                   │ image header │ group │ group │ … │ group "image end" │
+                   └──────────────┴───────┴───────┴───┴───────────────────┘
+
+Rule 1. The header has the size of a journal file's and another kind and magic: neither is taken for the
+        other. Groups are bound to the file and their positions, with keys that no journal file has.
+Rule 2. All groups have the turn and the time of the image: those of the last group that it includes.
+Rule 3. The last group counts the others and their bytes, and the file ends with it. MANIFEST has its size and
+        its groups as well. So a truncated image, or one of another number, is damage.
+Rule 4. An image has a temporary name until it is durable. Until MANIFEST names it, it is nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from struct import Struct
+
+from headwater.errors import JournalDamaged, StoreUnusable
+from headwater.journal.disk.files import Files
+from headwater.journal.format.batches import JournalBatch, PieceReader
+from headwater.journal.format.checksum import bind_groups, place_mask
+from headwater.journal.format.failures import damaged_image
+from headwater.journal.format.manifest import ImageEntry
+from headwater.journal.format.names import TEMPORARY_SUFFIX, image_name
+from headwater.journal.format.records import (
+    FILE_HEADER_BYTES,
+    GROUP_HEADER_BYTES,
+    begin_group,
+    read_groups,
+    seal_group,
+)
+
+IMAGE_FORMAT = 1
+_KEYS = 1
+"""The space of keys of images; `records.file_key` uses 0."""
+
+_HEADER = Struct("<B17sHIQQ")
+_HEADER_KIND = 0x04
+_MAGIC = b"headwater image\0\0"
+_END = Struct("<BQQ")
+_END_KIND = 0x03
+END_GROUP_BYTES = GROUP_HEADER_BYTES + _END.size
+
+assert GROUP_HEADER_BYTES + _HEADER.size == FILE_HEADER_BYTES
+
+
+def image_key(number: int) -> int:
+    """Return the key that binds the groups of image ``number`` to it."""
+    return place_mask(_KEYS, number)
+
+
+class ImageWriter:
+    """Writes one image, group by group. ``number`` was reserved by `Journal.rotate`; ``seed`` is the store's.
+
+    Every method raises `OSError` as the disk does; `abandon` is the only one to call then.
+    """
+
+    def __init__(self, files: Files, number: int, seed: int, turn: int, now_ms: int) -> None:
+        self._files = files
+        self._number = number
+        self._seed = seed
+        self._turn = turn
+        self._now_ms = now_ms
+        self._key = image_key(number)
+        self._name = image_name(number) + TEMPORARY_SUFFIX
+        self._groups = 0
+        self._end = FILE_HEADER_BYTES
+        files.create(self._name, 0)
+        files.write(self._name, 0, self._header())
+
+    def _header(self) -> bytes:
+        buffer = bytearray()
+        mark = begin_group(buffer)
+        buffer += _HEADER.pack(
+            _HEADER_KIND, _MAGIC, IMAGE_FORMAT, self._seed, self._number, self._turn
+        )
+        seal_group(buffer, mark, 0, 0, 0)
+        return bytes(buffer)
+
+    @property
+    def size(self) -> int:
+        """How many bytes have been written."""
+        return self._end
+
+    def write(self, facts: bytearray) -> None:
+        """Write one group with these facts of the engine. At least one byte, at most
+        `MAX_RECORD_GROUP_BYTES`."""
+        self._append(facts)
+        self._groups += 1
+
+    def _append(self, facts: bytes | bytearray) -> None:
+        buffer = bytearray()
+        mark = begin_group(buffer)
+        buffer += facts
+        sealed = seal_group(buffer, mark, self._turn, self._now_ms, self._seed)
+        assert sealed, "a group without facts"
+        bind_groups(buffer, 0, len(buffer), self._key, self._end)
+        self._files.write(self._name, self._end, buffer)
+        self._end += len(buffer)
+
+    def finish(self) -> ImageEntry:
+        """Make the image durable under its final name. Return the entry for `Journal.use_image`."""
+        self._append(_END.pack(_END_KIND, self._groups, self._end))
+        files, name = self._files, image_name(self._number)
+        files.sync(self._name)
+        files.rename(self._name, name)
+        files.sync_directory()
+        files.close(name)
+        return ImageEntry(self._number, self._turn, self._now_ms, self._end, self._groups)
+
+    def abandon(self) -> None:
+        """Remove the unfinished image, if that is possible. A start removes it otherwise."""
+        with contextlib.suppress(OSError):
+            self._files.remove(self._name)
+
+
+def read_image(files: Files, entry: ImageEntry, seed: int) -> Iterator[JournalBatch]:
+    """Yield the groups of the image that MANIFEST names, in batches and with bounded memory.
+
+    Raises `JournalDamaged` for any flaw, with file and offset; `StoreUnusable` for a later format.
+    """
+    name = image_name(entry.number)
+
+    def damaged(offset: int, found: str) -> JournalDamaged:
+        return damaged_image(files, name, offset, found)
+
+    try:
+        _check_header(files, name, entry, seed)
+        body_end = entry.size - END_GROUP_BYTES
+        if body_end < FILE_HEADER_BYTES:
+            raise damaged(FILE_HEADER_BYTES, f"an image of {entry.size} bytes")
+        key = image_key(entry.number)
+        reader = PieceReader(name, files.content(name), body_end, number=0, seed=seed, key=key)
+        yield from reader.batches(FILE_HEADER_BYTES, entry.turn)
+        reader.refuse_rest(damaged)
+        _check_end(files, name, entry, seed)
+        if reader.groups != entry.groups:
+            found = f"the end after {reader.groups} groups, although there were {entry.groups}"
+            raise damaged(body_end, found)
+    except FileNotFoundError:
+        raise damaged(0, "no file of this name") from None
+    finally:
+        files.close(name)
+
+
+def _check_header(files: Files, name: str, entry: ImageEntry, seed: int) -> None:
+    data = files.read(name, FILE_HEADER_BYTES)
+    group = next(read_groups(data, 0, seed=0), None)
+    if group is None or len(group.facts) != _HEADER.size:
+        raise damaged_image(files, name, 0, "no header of an image")
+    kind, magic, version, its_seed, number, turn = _HEADER.unpack(group.facts)
+    if (kind, magic) != (_HEADER_KIND, _MAGIC):
+        raise damaged_image(files, name, 0, "no header of an image")
+    if not 1 <= version <= IMAGE_FORMAT:
+        raise StoreUnusable(
+            f"{files.path(name)} has format {version}; this version of Headwater reads images up to format "
+            f"{IMAGE_FORMAT}. Start it with the version that wrote it, or later."
+        )
+    if (its_seed, number, turn) != (seed, entry.number, entry.turn):
+        found = f"the header of {image_name(number)} of turn {turn}, or of another store"
+        raise damaged_image(files, name, 0, found)
+
+
+def _check_end(files: Files, name: str, entry: ImageEntry, seed: int) -> None:
+    """Check that the file ends with the group "image end", and that it counts what was written."""
+    start = entry.size - END_GROUP_BYTES
+    data = bytearray(files.read(name, END_GROUP_BYTES + 1, start))
+    if len(data) > END_GROUP_BYTES:
+        raise damaged_image(files, name, entry.size, "bytes after the end of the image")
+    if len(data) == END_GROUP_BYTES and data[:4] == _END.size.to_bytes(4, "little"):
+        # Binding it a second time removes the binding.
+        bind_groups(data, 0, END_GROUP_BYTES, image_key(entry.number), start)
+    group = next(read_groups(memoryview(data), 0, seed=seed, turn=entry.turn), None)
+    counted = _END.pack(_END_KIND, entry.groups, start)
+    if group is None or group.facts != counted:
+        raise damaged_image(files, name, start, "no end of an image with these groups and bytes")

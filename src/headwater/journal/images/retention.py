@@ -1,0 +1,312 @@
+"""Keeps files that MANIFEST does not name any more, so that a store can be read as it was (``journal-retention``).
+
+    manifest-000003   manifest-000004   MANIFEST            what each begins with
+    image-000003      image-000004      image-000005
+    journal-000007    journal-000009    journal-000012 …    each continues to the newest
+
+Rule 1. Before MANIFEST names another image, a copy of it is written: ``manifest-NNNNNN``, with the number of its
+        image, 0 if it has none. So a *past* of the store is one of these, its image, and the journal from there on.
+Rule 2. A store can be read as it was at a moment if there is a past before the moment. So the last past that is
+        older than the retention is kept, and all later ones; the others are removed. Age is counted from the image
+        that MANIFEST names: a store that writes no image keeps all of its journal anyway.
+Rule 3. A checkpoint removes what is too old, a start nothing: who opens the directory once, with other settings,
+        does not remove what a server keeps.
+Rule 4. If there is no space for the next journal file or segment, the oldest pasts are removed although they are not too
+        old: that writes are accepted matters more.
+Rule 5. A segment is needed as long as there is a past from before the image in whose time it lost its last
+        reference. The file ``unneeded`` notes that image, with a checksum. If it is lost, segments are kept for longer.
+Rule 6. A past that could not be removed keeps what it names. One that lacks a file is not read; what is left of it
+        is removed when it is too old, like any other. One whose ``manifest-NNNNNN`` is damaged is not read either, and
+        the next checkpoint removes it. The other pasts stay readable.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from headwater.common.moments import iso_time
+from headwater.errors import JournalDamaged, StoreUnusable
+from headwater.journal.disk.files import Files
+from headwater.journal.format.failures import MANIFEST_NAME, without_remedy
+from headwater.journal.format.manifest import StoreManifest, read_manifest
+from headwater.journal.format.names import (
+    UNNEEDED_NAME,
+    file_name,
+    image_name,
+    image_numbers,
+    journal_numbers,
+    past_name,
+    past_numbers,
+)
+from headwater.journal.format.records import FILE_HEADER_BYTES, Synced, checksum_of
+from headwater.journal.format.replacing import replace_file
+from headwater.journal.segments.segments import segment_numbers
+
+log = logging.getLogger("headwater.journal")
+
+_LINE = re.compile(r"(\d{1,18}) (\d{1,18})")
+
+
+def image_number(manifest: StoreManifest) -> int:
+    """Return the number of the image with which a past begins; 0 if it begins with the store."""
+    return 0 if manifest.image is None else manifest.image.number
+
+
+def began_ms(manifest: StoreManifest) -> int:
+    """Return the time from which on a past knows the store, in Unix milliseconds; 0 for the store's beginning."""
+    return 0 if manifest.image is None else manifest.image.now_ms
+
+
+def read_pasts(files: Files) -> list[StoreManifest]:
+    """Return the pasts that are kept, oldest first, without MANIFEST's. A flawed one is logged and left out: those
+    before it need only the journal, which is there from the oldest of them on."""
+    found: list[StoreManifest] = []
+    for number in past_numbers(files):
+        name = past_name(number)
+        try:
+            manifest = read_manifest(files, name)
+        except (JournalDamaged, StoreUnusable, OSError) as error:
+            log.warning("%s is ignored: %s", files.path(name), error)
+            continue
+        if manifest is not None and image_number(manifest) == number:
+            found.append(manifest)
+    return found
+
+
+def read_all(files: Files) -> list[StoreManifest]:
+    """Return the pasts that can be read, oldest first, then what MANIFEST says; an empty list without MANIFEST. A past
+    that lacks a file is logged and left out. If a sync of the directory failed, a crash can bring back a past whose
+    files were removed."""
+    current = read_manifest(files)
+    if current is None:
+        return []
+    names, begin = frozenset(files.names()), current.first
+    while file_name(begin - 1) in names:
+        begin -= 1
+    found: list[StoreManifest] = []
+    for past in read_pasts(files):
+        missing = _missing_file(past, begin, names)
+        if missing is None:
+            found.append(past)
+        else:
+            name = past_name(image_number(past))
+            log.warning("%s is ignored: %s is missing", files.path(name), missing)
+    return [*found, current]
+
+
+def _missing_file(past: StoreManifest, begin: int, names: frozenset[str]) -> str | None:
+    """Return the name of a file that this past needs and that is not there. ``begin`` is the first journal file from which
+    on none is missing."""
+    if past.first < begin:
+        return file_name(begin - 1)
+    image = image_name(image_number(past))
+    return image if past.image is not None and image not in names else None
+
+
+class PastFlaw(NamedTuple):
+    """What is missing or damaged of a past; ``number`` is that of its image. ``certain`` is false if it may also be what
+    a crash or a backup has left of one that was removed."""
+
+    number: int
+    text: str
+    certain: bool = True
+
+
+def examine_pasts(files: Files) -> tuple[list[StoreManifest], list[PastFlaw]]:
+    """Return the pasts that are named, oldest first, then what MANIFEST says; and what is wrong with the names: files that
+    pasts lack, and each ``manifest-NNNNNN`` that is damaged. Two empty lists without MANIFEST. Raises `JournalDamaged`
+    for a damaged MANIFEST."""
+    current = read_manifest(files)
+    if current is None:
+        return [], []
+    found: list[PastFlaw] = []
+    known: list[StoreManifest] = []
+    for number in past_numbers(files):
+        try:
+            past = read_manifest(files, past_name(number))
+        except (JournalDamaged, StoreUnusable) as error:
+            found.append(PastFlaw(number, without_remedy(error)))
+            continue
+        if past is None or image_number(past) != number:
+            path = files.path(past_name(number))
+            found.append(PastFlaw(number, f"{path} is damaged: it names another image"))
+        else:
+            known.append(past)
+    known.append(current)
+    names = frozenset(files.names())
+    for past, later in itertools.pairwise(known):
+        needed = [image_name(image_number(past))] if past.image is not None else []
+        needed += map(file_name, range(past.first, later.first))
+        since = "the store's beginning" if past.image is None else iso_time(began_ms(past))
+        found += [
+            PastFlaw(
+                image_number(past),
+                f"{files.path(one)} is missing: {past_name(image_number(past))}, the past from {since} on, needs it",
+            )
+            for one in needed
+            if one not in names
+        ]
+    return known, sorted([*found, *_unnamed(files, {one.number for one in found}, known)])
+
+
+def _unnamed(files: Files, flawed: set[int], known: list[StoreManifest]) -> list[PastFlaw]:
+    """Return the pasts of which files are left, and no ``manifest-NNNNNN``. Pasts are removed oldest first."""
+    numbers = [*map(image_number, known)]
+    kept = {one: image_name(one) for one in image_numbers(files) if one < numbers[-1]}
+    journal = journal_numbers(files)[:1]
+    if journal and journal[0] < known[0].first and min([*kept, *flawed, numbers[0]]) == numbers[0]:
+        kept[0] = file_name(journal[0])
+    gone = {one: name for one, name in kept.items() if one not in flawed and one not in numbers}
+    return [_unnamed_flaw(files, one, name, min(numbers)) for one, name in gone.items()]
+
+
+def _unnamed_flaw(files: Files, number: int, name: str, oldest: int) -> PastFlaw:
+    path = files.path(past_name(number))
+    if number > oldest:
+        return PastFlaw(number, f"{path} is missing: nothing else names {name}")
+    text = f"{name} is left of a past that was removed, or {path} was deleted; the next start removes it"
+    return PastFlaw(number, text, certain=False)
+
+
+def read_unneeded(files: Files) -> dict[int, int]:
+    """Return the segments that were found without references, each with the number of the image of that time."""
+    return examine_unneeded(files)[0]
+
+
+def examine_unneeded(files: Files) -> tuple[dict[int, int], str | None]:
+    """Return the same, and what is damaged of the file, if anything: of a damaged one nothing is used."""
+    if UNNEEDED_NAME not in files.names():
+        return {}, None
+    data = bytes(files.content(UNNEEDED_NAME).data)
+    files.close(UNNEEDED_NAME)
+    at = data.rfind(b"crc32c ")
+    body = data if at < 0 else data[:at]  # without a checksum: of an earlier version
+    lines = [_LINE.fullmatch(line) for line in body.decode("ascii", "replace").splitlines()]
+    found = {int(one[1]): int(one[2]) for one in lines if one is not None}
+    if len(found) < len(lines) or (at >= 0 and data != _signed(body)):
+        path = files.path(UNNEEDED_NAME)
+        return (
+            {},
+            f"{path} is damaged at offset {max(at, 0)}: found no valid checksum. The next image writes it again",
+        )
+    return found, None
+
+
+def _signed(body: bytes) -> bytes:
+    return body + b"crc32c %08x\n" % checksum_of(memoryview(body))
+
+
+class Retention:
+    """What one store keeps. ``keep_ms`` is for how long, in milliseconds; 0 keeps nothing."""
+
+    def __init__(self, files: Files) -> None:
+        self.keep_ms = 0
+        self._files = files
+        self._pasts: list[StoreManifest] | None = None
+
+    @property
+    def pasts(self) -> list[StoreManifest]:
+        """The pasts that are kept, oldest first."""
+        if self._pasts is None:
+            self._pasts = read_pasts(self._files)
+        return self._pasts
+
+    def read_again(self) -> None:
+        """Forget what was read of the directory. The next use of the pasts reads it again."""
+        self._pasts = None
+
+    def note(self, manifest: StoreManifest) -> None:
+        """Keep this MANIFEST, which is about to be replaced. Its name is durable with the next MANIFEST. Does
+        nothing if nothing is to be kept. Raises `OSError`."""
+        if self.keep_ms:
+            replace_file(self._files, past_name(image_number(manifest)), manifest.text())
+            self.read_again()
+
+    def too_old(self, now_ms: int) -> list[str]:
+        """Return the names of the files of this module that need not be kept at ``now_ms``, and forget them."""
+        past = self.pasts
+        kept: list[StoreManifest] = []
+        if self.keep_ms:
+            older = [one for one in past if began_ms(one) <= now_ms - self.keep_ms]
+            kept = past[max(0, len(older) - 1) :]
+        self._pasts = kept
+        named = {image_number(one) for one in kept}
+        numbers = past_numbers(self._files)
+        unused = (
+            [UNNEEDED_NAME] if not self.keep_ms and UNNEEDED_NAME in self._files.names() else []
+        )
+        return unused + [past_name(one) for one in numbers if one not in named]
+
+    def give_up_oldest(self) -> StoreManifest | None:
+        """Forget the oldest past. None if there is none, or if the next checkpoint removes all of them anyway."""
+        past = self.pasts if self.keep_ms else []
+        if not past:
+            return None
+        self._pasts = past[1:]
+        return past[0]
+
+    def needed(self, unneeded: Iterable[int], image: int) -> set[int]:
+        """Return those of the segments without references that a past needs. ``image`` is the number of the
+        current image."""
+        unneeded = set(unneeded)
+        if not (self.keep_ms or self.pasts):
+            return set()
+        known = read_unneeded(self._files)
+        since = {one: known[one] for one in segment_numbers(self._files) if one in known}
+        since |= {one: known.get(one, image) for one in unneeded}
+        if since != known:
+            self._write_unneeded(since)
+        oldest = image_number(self.pasts[0]) if self.pasts else image
+        return {one for one in unneeded if since[one] >= oldest}
+
+    def _write_unneeded(self, since: dict[int, int]) -> None:
+        text = "".join(f"{one} {image}\n" for one, image in sorted(since.items()))
+        try:
+            replace_file(self._files, UNNEEDED_NAME, _signed(text.encode()))
+        except OSError as error:
+            log.warning("%s was not written: %s", self._files.path(UNNEEDED_NAME), error)
+
+
+def oldest_past(files: Files) -> StoreManifest | None:
+    """Return a MANIFEST for reading the store from the oldest past on, to the journal's end. None if there is no
+    MANIFEST."""
+    known = read_all(files)
+    return known[-1]._replace(image=known[0].image, first=known[0].first) if known else None
+
+
+def past_before(files: Files, at_ms: int) -> StoreManifest:
+    """Return a MANIFEST for reading the store from the last past before ``at_ms`` on, to the journal's end.
+
+    Raises `StoreUnusable` if there is no MANIFEST, or if what is kept does not reach back so far.
+    """
+    where, known = files.path("").rstrip("/"), read_all(files)
+    if not known:
+        raise StoreUnusable(f"{where} has no {MANIFEST_NAME}: no store was ever started there")
+    before = [one for one in known if began_ms(one) <= at_ms]
+    flawed = "; ".join(one.text for one in examine_pasts(files)[1]) if not before else ""
+    if flawed:
+        raise StoreUnusable(
+            f"{where} cannot be read as it was at {iso_time(at_ms)}: {flawed}. Restore the file, or use a backup of that "
+            "time"
+        )
+    if not before:
+        raise StoreUnusable(
+            f"{where} keeps nothing of {iso_time(at_ms)}: it begins with an image of {iso_time(began_ms(known[0]))}. "
+            "Use an earlier backup; journal-retention says for how long a store keeps its journal"
+        )
+    return known[-1]._replace(image=before[-1].image, first=before[-1].first)
+
+
+def until_next_image(files: Files, past: StoreManifest) -> StoreManifest:
+    """Return the MANIFEST of a past, with a journal that ends with the file after the next image. For a past that has
+    the last image it is the same."""
+    later = [one for one in read_all(files) if image_number(one) > image_number(past)]
+    if not later:
+        return past
+    # The files before the last one are closed, and all of it is durable.
+    last = later[0].first
+    return past._replace(last=last, floor=min(past.floor, Synced(last, FILE_HEADER_BYTES)))

@@ -1,0 +1,99 @@
+"""``@app.on_dead``: a function that is called for each dead letter of a stream.
+
+It is a consumer of the dead-letter stream, in the group `ON_DEAD_GROUP`. So one of the workers calls it for
+each record, at least once, also if a worker crashes.
+
+Rule. It does not write dead letters of dead letters. A record on which it fails ``max_deliveries`` times is
+acknowledged, with an error in the log, and stays in the dead-letter stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, TypedDict
+
+from headwater.errors import DeclarationError, EncodeError
+from headwater.messages import (
+    RESERVED_PREFIX,
+    DeadLetter,
+    MessageCodec,
+    Pairs,
+    dead_letter_stream,
+    parse_dead_letter,
+)
+from headwater.worker.declare.declaration import Consumer, declare, known
+from headwater.worker.declare.delivery import Delivery
+from headwater.worker.declare.retry import Backoff
+from headwater.worker.declare.stream import Stream
+
+ON_DEAD_GROUP = f"{RESERVED_PREFIX}on_dead"
+
+
+class OnDeadOptions(TypedDict, total=False):
+    """The options of ``@app.on_dead``; none is required. Defaults are those of `ConsumerOptions`."""
+
+    claim_after: str | timedelta
+    """How long an owner may be silent before another worker claims its records."""
+    lease: str | timedelta
+    """How long a renewal of owned records is valid."""
+    concurrency: int
+    """How many records one process handles at a time."""
+    prefetch: int
+    """How many records one process owns at a time."""
+    retry: Backoff | None
+    """How long a record waits after the function raised."""
+    max_deliveries: int
+    """After how many failed deliveries a record is acknowledged. It stays in the dead-letter stream."""
+    timeout: str | timedelta | None
+    """How long the function may run before it is cancelled; one in a thread ends its process (`ConsumerOptions`)."""
+
+
+class _Codec(MessageCodec):
+    """Reads records. Workers write them, in one step with the settlement of the entry."""
+
+    name = "dead"
+
+    def encode(self, message: Any) -> Pairs:
+        raise EncodeError(f"{message!r}: dead letters are written by workers only")
+
+    def decode_flat(self, flat: Sequence[bytes]) -> DeadLetter:
+        return parse_dead_letter("", flat)
+
+
+class DeadLetters(Stream[DeadLetter]):
+    """A dead-letter stream, for reading."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, DeadLetter, codec="json")
+        self.codec = _Codec(DeadLetter)
+
+
+def stream_of_dead(stream: Stream[Any] | str, consumers: Sequence[Consumer]) -> str:
+    """Return the name of the dead-letter stream of ``stream``. A string is this name already."""
+    if isinstance(stream, str):
+        return stream
+    if not isinstance(stream, Stream):
+        raise DeclarationError(
+            f"{stream!r}: expected a Stream, or the name of a dead-letter stream"
+        )
+    names = {one.dead for one in consumers if one.stream.name == stream.name}
+    if len(names) > 1:
+        raise DeclarationError(
+            f"the consumers of {stream.name!r} have several dead-letter streams "
+            f"({', '.join(sorted(names))}): give on_dead the name of one"
+        )
+    return names.pop() if names else dead_letter_stream(stream.name)
+
+
+def declare_on_dead(handler: Callable[..., Any], name: str, options: OnDeadOptions) -> Consumer:
+    """Return the consumer of the dead-letter stream ``name``. Raises `DeclarationError` as `declare` does."""
+    known(options, OnDeadOptions)
+    consumer = declare(handler, DeadLetters(name), group="on_dead", **options)
+    call = consumer.call
+
+    def with_id(letter: DeadLetter, delivery: Delivery, **values: Any) -> Any:
+        return call(letter._replace(id=delivery.id), delivery, **values)
+
+    return replace(consumer, call=with_id, plain=None, group=ON_DEAD_GROUP, dead="")

@@ -1,0 +1,151 @@
+"""One owned entry, from the read to the reply to its settlement.
+
+    BUFFERED ──taken──▶ RUNNING ──returns, raises──▶ SETTLING ──reply──▶ (gone)
+        │                  │
+        └──── lost, handed back at a stop ────▶ SETTLING or (gone)
+
+Rule 1. An entry is owned from the time it is read until the server has replied to its settlement. All owned
+        entries are renewed, and no others.
+Rule 2. A lost entry is no longer owned, and an ``async`` handler is cancelled. A handler in a thread goes on: if
+        it returns while the entry is unsettled, its success settles it, regardless of its owner by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from enum import Enum
+from typing import Protocol
+
+from headwater.groups.membership.member import Member
+from headwater.groups.reading.claiming import Delivered
+from headwater.groups.reading.poison import NO_RECORD, Record
+from headwater.groups.settling.settling import Addition
+from headwater.worker.declare.delivery import Delivery
+
+
+class State(Enum):
+    """The state of an owned entry."""
+
+    BUFFERED = "buffered"
+    RUNNING = "running"
+    SETTLING = "settling"
+
+
+class Stop(Enum):
+    """Why the worker cancelled a running handler."""
+
+    LOST = "its entry belongs to another worker now"
+    TIMEOUT = "it ran longer than its timeout"
+    STOPPING = "the worker stops"
+
+
+class Work(Protocol):
+    """What a handler is called with, for the executor: an entry, or a batch of entries."""
+
+    task: asyncio.Task[None] | None
+    stopped: Stop | None
+    in_thread: bool
+    """Its handler runs in a thread, which cannot be cancelled."""
+
+    @property
+    def delivery(self) -> Delivery:
+        """The delivery; the first one of a batch."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether another worker owns the entry now, so that only a success still counts."""
+
+    def stop(self, why: Stop) -> None:
+        """Cancel the handler, if it runs."""
+
+
+class Owned:
+    """One owned entry."""
+
+    __slots__ = (
+        "_delivery",
+        "_member",
+        "additions",
+        "arrived",
+        "batch",
+        "began",
+        "delivered",
+        "id",
+        "in_thread",
+        "lost",
+        "record",
+        "state",
+        "stopped",
+        "task",
+    )
+
+    def __init__(self, delivered: Delivered, member: Member) -> None:
+        self.id = delivered.id
+        self.delivered = delivered
+        self.lost = False
+        """Another worker owns it now, or it was handed back while its handler still runs."""
+        self._member = member
+        self._delivery: Delivery | None = None
+        self.record = NO_RECORD
+        """Its poison record, from earlier owners that were silent."""
+        self.additions: Sequence[Addition] = ()
+        """The handler's results, to be published in one step with the acknowledgement."""
+        self.state = State.BUFFERED
+        self.arrived = 0.0
+        """When it began to wait for a batch, by the worker's monotonic clock in seconds."""
+        self.began = 0.0
+        """When its handler began, by the worker's monotonic clock in seconds."""
+        self.task: asyncio.Task[None] | None = None
+        """The task that runs the handler, while it runs."""
+        self.stopped: Stop | None = None
+        self.in_thread = False
+        self.batch: Work | None = None
+        """The batch in which it runs, if its handler gets batches."""
+
+    @property
+    def delivery(self) -> Delivery:
+        """The `Delivery` that its handler gets; made when it is first used."""
+        if self._delivery is None:
+            member = self._member
+            self._delivery = Delivery(
+                self.id.decode(),
+                stream=member.stream,
+                group=member.group,
+                consumer=member.consumer,
+                count=self.count,
+                flat=self.delivered.fields,
+            )
+            self._delivery.excuse(self.record.excused)
+            if self.lost:
+                self._delivery.mark_lost()
+        return self._delivery
+
+    def judged(self, record: Record) -> None:
+        """Set its poison record. Deliveries that the record excuses do not count."""
+        self.record = record
+        if self._delivery is not None:
+            self._delivery.excuse(record.excused)
+
+    def mark_lost(self) -> None:
+        """Record that this process no longer owns the entry. The handler can check this by `Delivery.lost`."""
+        self.lost = True
+        if self._delivery is not None:
+            self._delivery.mark_lost()
+
+    @property
+    def count(self) -> int:
+        return self.delivered.delivery_count
+
+    @property
+    def attempts(self) -> int:
+        """Deliveries that count towards ``max_deliveries``, this one included."""
+        return self.delivery.attempts
+
+    def stop(self, why: Stop) -> None:
+        """Cancel the handler, if it runs; the first reason counts."""
+        if self.batch is not None:
+            self.batch.stop(why)
+        elif self.task is not None and self.stopped is None:
+            self.stopped = why
+            self.task.cancel()

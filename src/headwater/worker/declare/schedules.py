@@ -1,0 +1,268 @@
+"""When ticks are, and adding them to their stream (`ticks`).
+
+    Every, Cron ── times ──▶ Ticking, in every worker ── one entry a tick ──▶ stream of ticks ──▶ consumer
+
+Rule 1. A tick is added once, whichever worker adds it, when the clock of the store says so (`groups.ticks`). From then
+        on it is a message like others.
+Rule 2. A tick is *missed* if no worker added it within `ON_TIME_MS`. ``missed`` says which of those are added.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Literal, NamedTuple, Protocol
+
+from headwater.common.durations import milliseconds
+from headwater.errors import DeclarationError
+from headwater.groups.protocol.operation import perform
+from headwater.groups.settling.ticks import TicksState, add_ticks, declare_rule, state
+from headwater.worker.store.clocks import Timers, call_upkeep
+from headwater.worker.store.shared_connection import SharedConnection
+from headwater.worker.store.waiting import cancelled
+
+log = logging.getLogger("headwater.worker")
+
+ON_TIME_MS = 60_000
+"""How late a tick may be added without counting as missed."""
+
+MOST_MISSED = 1_000
+"""How many missed ticks are added, the newest ones, with ``missed="all"``."""
+
+MOST_TICKS = 10_000
+"""About how many ticks their stream keeps."""
+
+LOOK_SECONDS = 60.0
+"""How often the store's clock and the declared rule are read between two ticks."""
+
+SHORTEST_MS = 100
+"""The shortest interval of ``every``."""
+
+Missed = Literal["skip", "last", "all"]
+
+
+class Times(Protocol):
+    """When ticks are. Times are in Unix milliseconds."""
+
+    text: str
+    """The rule, for people and for comparison."""
+    zone: tzinfo
+
+    def after(self, ms: int) -> int | None:
+        """Return the first tick after ``ms``; None if there is none."""
+        ...
+
+    def back(self, ms: int, ticks: int) -> int:
+        """Return a time about so many ticks before ``ms``."""
+        ...
+
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms"))
+
+
+class Every:
+    """Ticks at the multiples of an interval since 1970, so that all workers agree on them.
+
+    >>> Every("300s").text, Every("5m").after(1_700_000_000_000)
+    ('every 5m', 1700000100000)
+    """
+
+    zone: tzinfo = UTC
+
+    def __init__(self, interval: str | timedelta) -> None:
+        self.interval_ms = milliseconds(interval, what="every", least_ms=SHORTEST_MS)
+        size, unit = next(pair for pair in _UNITS if self.interval_ms % pair[0] == 0)
+        self.text = f"every {self.interval_ms // size}{unit}"
+
+    def after(self, ms: int) -> int | None:
+        return (ms // self.interval_ms + 1) * self.interval_ms
+
+    def back(self, ms: int, ticks: int) -> int:
+        return ms - ticks * self.interval_ms
+
+
+class Cron:
+    """Ticks by a cron expression in a time zone.
+
+    >>> times = Cron("30 2 * * *", "Europe/Berlin")  # no such time on 29 March 2026: it is at 3:00 then
+    >>> [datetime.fromtimestamp(times.after(at) / 1000, times.zone).isoformat() for at in (
+    ...     1_774_700_000_000, 1_774_746_000_000)]
+    ['2026-03-29T03:00:00+02:00', '2026-03-30T02:30:00+02:00']
+    """
+
+    def __init__(self, expression: str, timezone: str) -> None:
+        from cronsim import CronSimError
+
+        if not isinstance(expression, str):
+            raise DeclarationError(
+                f"cron={expression!r} must be an expression of five fields, as in '0 3 * * *'"
+            )
+        self.expression = " ".join(expression.split())
+        self.zone = _zone(timezone)
+        self.text = f"cron {self.expression} {timezone}"
+        try:
+            never = self.after(0) is None
+        except CronSimError as error:
+            raise DeclarationError(
+                f"cron={expression!r} is not a cron expression: {str(error).lower()}. Write minute, hour, day of the "
+                "month, month and day of the week, as in '0 3 * * MON-FRI'"
+            ) from error
+        if never:
+            raise DeclarationError(f"cron={expression!r} matches no time")
+
+    def after(self, ms: int) -> int | None:
+        from cronsim import CronSim
+
+        return _ms(next(CronSim(self.expression, self._at(ms)), None))
+
+    def back(self, ms: int, ticks: int) -> int:
+        from cronsim import CronSim
+
+        found, times = ms, CronSim(self.expression, self._at(ms), reverse=True)
+        for _ in range(ticks):
+            found = _ms(next(times, None)) or found
+        return found
+
+    def _at(self, ms: int) -> datetime:
+        return datetime.fromtimestamp(ms // 1000, self.zone)
+
+
+def _ms(at: datetime | None) -> int | None:
+    return None if at is None else int(at.timestamp()) * 1000
+
+
+def _zone(name: object) -> tzinfo:
+    from zoneinfo import ZoneInfo
+
+    if name == "UTC":
+        return UTC
+    try:
+        if isinstance(name, str) and name:
+            return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        pass
+    raise DeclarationError(
+        f"timezone={name!r} is not a time zone that this machine knows: write a name such as 'Europe/Berlin' or 'UTC'. "
+        "If it is one, install the package tzdata"
+    )
+
+
+class Schedule(NamedTuple):
+    """When the ticks of a stream are, and which missed ones are added."""
+
+    stream: str
+    times: Times
+    missed: Missed
+
+    def to_add(self, found: TicksState) -> list[int]:
+        """Return the ticks to add, in order.
+
+        Those of a long pause are only found from about `MOST_MISSED` ticks ago.
+        """
+        ticks: deque[int] = deque(maxlen=MOST_MISSED)
+        at = self.times.after(found.last_ms)
+        looked = 0
+        while at is not None and at <= found.now_ms:
+            ticks.append(at)
+            looked += 1
+            if looked == MOST_MISSED:
+                at = max(at, self.times.back(found.now_ms, MOST_MISSED))
+            at = self.times.after(at)
+        if self.missed == "all":
+            return list(ticks)
+        newest = list(ticks)[-1:]
+        if self.missed == "skip":
+            return [one for one in newest if found.now_ms - one <= ON_TIME_MS]
+        return newest
+
+
+class Ticking:
+    """Adds the ticks of one stream when they are due.
+
+    ``failed`` is called with an error, and returns the seconds after which to try again; ``well`` when the store
+    answers.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        client: SharedConnection,
+        clock: Timers,
+        *,
+        failed: Callable[[Exception], float],
+        well: Callable[[], None],
+    ) -> None:
+        self._schedule = schedule
+        self._client = client
+        self._clock = clock
+        self._failed = failed
+        self._well = well
+        self._replaced = ""
+
+    async def run(self) -> None:
+        """Add ticks until cancelled."""
+        declared = False
+        while not cancelled():
+            try:
+                if not declared:
+                    operation = declare_rule(self._schedule.stream, self._schedule.times.text)
+                    await perform(self._client, operation)
+                    declared = True
+                seconds = await self._turn()
+            except Exception as error:
+                seconds = self._failed(error)
+                self._client.renew()
+            else:
+                self._well()
+            if not await self._next(seconds):
+                # An open connection would never show that the address leads to another server now.
+                self._client.renew()
+
+    async def _turn(self) -> float:
+        """Add what is due. Return the seconds until the next tick."""
+        stream, times, _missed = self._schedule
+        found = await perform(self._client, state(stream, times.text))
+        assert found is not None, "the rule is declared if it is missing"
+        if found.rule != times.text:
+            if found.rule != self._replaced:
+                self._replaced = found.rule
+                log.warning(
+                    "%s: another worker has declared %r since; this one, with %r, adds no ticks",
+                    *(stream, found.rule, times.text),
+                )
+            return LOOK_SECONDS
+        due = self._schedule.to_add(found)
+        following = times.after(max(found.now_ms, found.last_ms))
+        if due or following != found.next_ms:
+            entries = [(ms, [(b"time", self._text(ms))]) for ms in due]
+            added = await perform(
+                self._client, add_ticks(stream, entries, maxlen=MOST_TICKS, next_ms=following)
+            )
+            late = sum(found.now_ms - ms > ON_TIME_MS for ms in due)
+            if added and late:
+                log.warning("%s: %d ticks are late, because no worker ran", stream, late)
+        return LOOK_SECONDS if following is None else max(0, following - found.now_ms) / 1000
+
+    def _text(self, ms: int) -> bytes:
+        return datetime.fromtimestamp(ms / 1000, self._schedule.times.zone).isoformat().encode()
+
+    async def _next(self, seconds: float) -> bool:
+        """Wait for so long, or until it is time to look again. Return False in the second case."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def finish(due: bool) -> None:
+            if not done.done():
+                done.set_result(due)
+
+        timers = [
+            self._clock.call_later(seconds, lambda: finish(True)),
+            call_upkeep(self._clock, LOOK_SECONDS, lambda: finish(False)),
+        ]
+        try:
+            return await done
+        finally:
+            for timer in timers:
+                timer.cancel()

@@ -1,0 +1,88 @@
+"""Metrics of worker processes for Prometheus, served by ``headwater work --health`` at ``/metrics``.
+
+Counters are the fields of `statistics.Counters`, gauges those of `statistics.ConsumerProgress`, and their texts are those
+of the fields. A process that is started again begins at 0, as Prometheus expects.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from headwater.errors import HeadwaterError
+from headwater.worker.declare.statistics import ConsumerProgress, Counters, Statistics
+from headwater.worker.observe.health import WorkerHealth
+
+_NO_METRICS: Final = ("joined", "hung")
+"""Fields of a progress report that are not numbers."""
+
+_LABELS = ("worker", "stream", "group")
+
+
+def metrics_text(workers: Sequence[WorkerHealth]) -> bytes:
+    """Return the metrics in Prometheus's text format.
+
+    Raises `HeadwaterError` if prometheus-client is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, generate_latest
+    except ImportError as error:
+        raise HeadwaterError(
+            f"/metrics needs prometheus-client ({error}): pip install 'headwater[metrics]'"
+        ) from error
+    registry = CollectorRegistry()
+    registry.register(_WorkerCollector(workers))
+    text: bytes = generate_latest(registry)
+    return text
+
+
+def _texts(kind: type) -> dict[str, str]:
+    """Return the fields of a class with their docstrings, in order."""
+    (declared,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(declared, ast.ClassDef), "it is the source of a class"
+    found: dict[str, str] = {}
+    for field, text in pairwise(declared.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            assert isinstance(field.target, ast.Name), "a field"
+            found[field.target.id] = " ".join(ast.literal_eval(text.value).replace("`", "").split())
+    return found
+
+
+_COUNTERS: Final = _texts(Counters)
+_GAUGES: Final = {
+    **{name: text for name, text in _texts(ConsumerProgress).items() if name not in _NO_METRICS},
+    "loop_delay": _texts(Statistics)["loop_delay"],
+}
+
+
+class _WorkerCollector:
+    def __init__(self, workers: Sequence[WorkerHealth]) -> None:
+        self._workers = workers
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        up = GaugeMetricFamily(
+            "headwater_worker_up", "1 if the process runs and makes progress.", labels=["worker"]
+        )
+        for one in self._workers:
+            up.add_metric([str(one.worker)], float(one.pid is not None and not one.problems))
+        yield up
+        kinds = (_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)
+        for texts, family_of in kinds:
+            for name, text in texts.items():
+                metric = f"{name}_seconds" if name.endswith(("_age", "_delay")) else name
+                family = family_of(f"headwater_worker_{metric}", text, labels=_LABELS)
+                for labels, value in self._samples(name):
+                    family.add_metric(labels, value)
+                yield family
+
+    def _samples(self, name: str) -> Iterator[tuple[list[str], float]]:
+        for one in self._workers:
+            for consumer in one.consumers:
+                if name in consumer:
+                    labels = [str(one.worker), str(consumer["stream"]), str(consumer["group"])]
+                    yield labels, float(consumer[name])

@@ -1,0 +1,149 @@
+"""Serves an embedded store to the worker processes of ``headwater work``.
+
+Only one process at a time can open a data directory. So ``headwater work`` starts a process that serves it
+(`store_process`), over a unix socket that only its user can reach. The command line, and apps of that user that
+publish to the directory, find the socket (`socket_file`). A second ``headwater work`` is told to use
+``headwater serve --dir``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from headwater.errors import HeadwaterError
+from headwater.uncompiled import notice
+from headwater.worker.process.main import log
+from headwater.worker.process.reload_import import find_app_or_wait
+from headwater.worker.process.source_watch import SourceWatch
+from headwater.worker.process.supervise import supervise
+from headwater.worker.process.targets import find_app
+
+
+def supervise_on_its_store(
+    target: str,
+    *,
+    workers: int,
+    grace_ms: int | None,
+    child_options: Sequence[str] = (),
+    health: str | None = None,
+    reload: bool = False,
+) -> int:
+    """Call `supervise`, and serve the app's store meanwhile if it is an embedded one. Return the exit status."""
+    if reload:
+        # With bytecode files, Python does not notice a change within a second that keeps the file's size.
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    app = find_app_or_wait(target) if reload else find_app(target)
+    if not app.consumers:
+        raise HeadwaterError(f"{target} has no consumer: nothing to work on")
+    if uncompiled := notice():
+        log.warning(uncompiled)
+    grace_ms = app.grace_ms if grace_ms is None else grace_ms
+    run = partial(
+        supervise,
+        target,
+        workers=workers,
+        grace_ms=grace_ms,
+        child_options=child_options,
+        health=health,
+        watch=SourceWatch(Path.cwd()) if reload else None,
+    )
+    if urlsplit(app.url).scheme != "headwater":
+        return run()
+    with served_store(app.url) as store:
+        status = run(url=store.url, inherited=[store.lifeline])
+        return status or int(store.died)
+
+
+class ServedStore:
+    """A store that another process serves at ``url``.
+
+    If that process dies, the workers cannot continue, so this process sends itself SIGTERM. It serves until
+    ``lifeline`` is closed in all processes: if this process is killed, its workers keep it open until they
+    have handed back their entries, and then the directory is free again.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str) -> None:
+        self.url = url
+        self.died = False
+        assert process.stdin is not None, "it is a pipe"
+        self.lifeline = process.stdin.fileno()
+        self._process = process
+        self._ending = threading.Event()
+        threading.Thread(target=self._watch, name="headwater-store", daemon=True).start()
+
+    def _watch(self) -> None:
+        status = self._process.wait()
+        if not self._ending.is_set():
+            self.died = True
+            log.error("the store ended with status %d: the workers stop", status)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def end(self) -> None:
+        """Stop the process and wait for it."""
+        self._ending.set()
+        self._process.terminate()
+        self._process.wait()
+        assert self._process.stdin is not None, "it is a pipe"
+        self._process.stdin.close()
+
+
+@contextmanager
+def served_store(url: str) -> Iterator[ServedStore]:
+    """Serve the embedded store at ``url``.
+
+    Raises `HeadwaterError` with the server's error if it does not start.
+    """
+    parts = urlsplit(url)
+    # A short name, because the path of a unix socket has at most 107 bytes.
+    private = Path(tempfile.mkdtemp(prefix="hw-"))
+    try:
+        process = _launch(private, None if parts.netloc == "memory" else unquote(parts.path))
+        assert process.stdout is not None, "it is a pipe"
+        with process.stdout as output:
+            ready = output.readline().decode().strip()
+        if not ready:
+            process.wait()
+            said = (private / "log").read_text(errors="replace").strip()
+            raise HeadwaterError(
+                f"the store of {url} cannot be served to the workers: {said} (To share a directory "
+                f"between programs, run `headwater serve --dir {unquote(parts.path)}` and use its "
+                "address in every app.)"
+            )
+        log.info("%s", ready)
+        store = ServedStore(process, f"unix://{private / 'store'}")
+        try:
+            yield store
+        finally:
+            store.end()
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+
+
+def _launch(private: Path, directory: str | None) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable,
+        "-m",
+        "headwater.worker.process.store_process",
+        str(private / "store"),
+    ]
+    command += [] if directory is None else [directory]
+    with (private / "log").open("wb") as errors:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,  # it must outlive the workers, so the terminal's Ctrl-C must not reach it
+        )

@@ -1,0 +1,385 @@
+"""Reads for one consumer, in one task, over connections that all consumers of the process share.
+
+Rule 1. At the start and after each broken connection, the first step is to recover entries that this consumer owns
+        without knowing it: those of a reply that was lost with the connection. This is repeated every
+        ``claim_after``, because the server may run a read of a broken connection later, and no other worker might
+        claim its entries.
+Rule 2. A read takes at most as many entries as there is room for. It blocks in the store, together with those of
+        other streams (`blocked_reads`), and can be ended early.
+Rule 3. The group is joined once. If it is gone later, it is created again from the session's state
+        (`groups.session`), never silently from the beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from headwater.client.redaction import redacted
+from headwater.client.silence import LARGE, Silence, TransferProgress
+from headwater.errors import HeadwaterError
+from headwater.groups.membership.consumers import ConsumerInfo, foreign_consumers
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.capabilities import Capabilities
+from headwater.groups.protocol.operation import Refused, perform
+from headwater.groups.protocol.store_errors import Remedy, Step, refused_credentials, remedy
+from headwater.groups.reading.claiming import (
+    Delivered,
+    MemberReader,
+    claim_interval_ms,
+    drop_gone,
+    recover,
+)
+from headwater.groups.reading.limits import take_tokens
+from headwater.groups.reading.suspect_reader import SuspectReader
+from headwater.groups.reports.trimmed import unread_lost
+from headwater.groups.settling.deleting import check_deleting
+from headwater.groups.settling.session import GroupSession
+from headwater.groups.settling.settling import one_step
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.leases.freshness import Freshness
+from headwater.worker.observe.lost_entries import Losses
+from headwater.worker.read.ordered_fetch import LIST_SECONDS, OrderedFetch, OrderedReader
+from headwater.worker.settle.in_flight import InFlight
+from headwater.worker.settle.settle import megabytes
+from headwater.worker.store.clocks import Timers, sleep
+from headwater.worker.store.connections import Pause, moved
+from headwater.worker.store.shared_connection import (
+    SharedConnection,
+    SharedConnections,
+    StreamReads,
+)
+from headwater.worker.store.waiting import Changes, cancelled
+
+log = logging.getLogger("headwater.worker")
+
+RECOVER_SECONDS = 5.0
+"""How often, at most, a reader looks for entries that it owns without knowing it."""
+
+LOOK_SECONDS = 1.0
+TIMES_LOOK = 20
+"""How often, at most, a read is preceded by a check for entries that were trimmed unread, and how much longer than such
+a check the pause is at least."""
+
+NAMED = 5
+"""How many other consumers of the group the log names at most."""
+
+AnyReader = MemberReader | SuspectReader | OrderedReader
+
+Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
+
+
+class Fetcher:
+    """Reads for one consumer. ``accept`` gets the entries of a read before the next read begins.
+
+    ``room`` returns how many entries to read next, or 0.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        consumer_name: str,
+        connections: SharedConnections,
+        clock: Timers,
+        in_flight: InFlight,
+        fresh: Freshness,
+        changes: Changes,
+        losses: Losses,
+        suspects_only: bool,
+        room: Callable[[], int],
+        accept: Accept,
+        order: OrderedFetch | None = None,
+    ) -> None:
+        self.consumer = consumer
+        self.joined = False
+        self.stopping = False
+        self.paused = False
+        self.reader: AnyReader | None = None
+        self._name = consumer_name
+        self._who = f"reader of {consumer.stream.name}/{consumer.group}"
+        self.pause = Pause()
+        self._answered_at = clock.monotonic()
+        self._progress = TransferProgress(self._log_large)
+        self._waits = False
+        self._recover_at = 0.0
+        self._connections = connections
+        self._clock = clock
+        self._in_flight = in_flight
+        self._fresh = fresh
+        self._changes = changes
+        self._losses = losses
+        self._suspects_only = suspects_only
+        self._free = room
+        self._accept = accept
+        self._order = order
+        self._able: Capabilities | None = None
+        self._look_at = 0.0
+        self._in_read = False
+        self._mark: bytes | None = None
+        self._reads = StreamReads(
+            connections,
+            consumer.stream.name,
+            consumer.group,
+            name=consumer_name,
+            clock=clock,
+            stale=self._stale,
+            slow=self._log_large,
+            watches=order is not None,
+        )
+
+    async def run(self) -> None:
+        """Read until a stop. Raises errors that waiting does not resolve."""
+        while not self._ends():
+            try:
+                await self._connections.locate()
+                await self._read_over(self._connections.of(self.consumer.stream.name))
+            except Exception as error:
+                await self._recover_from(error)
+        self._connections.availability.left(self._who)
+
+    async def _recover_from(self, error: Exception) -> None:
+        """Do what `store_errors` says. Raises errors that waiting does not resolve."""
+        what = remedy(error, Step.READ if self.joined else Step.JOIN)
+        if what is Remedy.REJOIN and self._in_flight.member is not None:
+            await self._in_flight.rejoin(self._mark)
+        elif what in (Remedy.END, Remedy.FAIL):
+            if isinstance(error, refused_credentials()):
+                raise HeadwaterError(
+                    f"the store refuses the credentials of this worker: {error}"
+                ) from error
+            if isinstance(error, Refused):
+                raise HeadwaterError(
+                    f"{self.consumer.name} cannot join group {self.consumer.group!r} of stream "
+                    f"{self.consumer.stream.name!r} at {redacted(self._connections.url)}: {error}"
+                ) from error
+            raise error
+        else:
+            seconds = self.pause.next()
+            if moved(error):
+                log.info("%s: %s", self._who, error)
+            else:
+                self._connections.availability.troubled(self._who, error, pause=seconds)
+            await sleep(self._clock, seconds)
+
+    def _well(self) -> None:
+        """Record that the store works: a read has succeeded, which is also a write."""
+        self.pause.reset()
+        self._answered_at = self._clock.monotonic()
+        self._connections.availability.well(self._who)
+
+    def age(self, now: float) -> float:
+        """Return the seconds since the store last answered a read; 0 while there is no room for more."""
+        if self._waits or self.stopping:
+            return 0.0
+        replies = [one for one in self._replies() if one.received]
+        moved_at = max((one.moved_at for one in replies), default=0.0)
+        return max(0.0, now - max(self._answered_at, self._reads.answered_at, moved_at))
+
+    def _replies(self) -> list[Silence]:
+        """Return the replies that are under way and bring entries."""
+        return [one for one in (self._progress.of, self._reads.reply) if one is not None]
+
+    def large_reply(self) -> str:
+        """Return how much has arrived of a large reply, in a sentence; an empty string if none is under way."""
+        received = max((one.received for one in self._replies()), default=0)
+        if received < LARGE:
+            return ""
+        return f"a large reply of the store is under way, {megabytes(received)} MB so far"
+
+    def _log_large(self, _reply: Silence) -> None:
+        self._reads.large = True
+        if sentence := self.large_reply():
+            log.info("%s: %s", self._who, sentence)
+
+    def _ends(self) -> bool:
+        """Return whether to stop. A cancellation counts even if a library swallowed it, as asyncio.wait_for of
+        Python 3.11 does if the awaited object ends in the same turn of the loop."""
+        return self.stopping or cancelled()
+
+    async def _read_over(self, client: SharedConnection) -> None:
+        """Read until a stop. Errors are raised."""
+        member = await self._introduce(client)
+        self._mark = self._in_flight.mark
+        await self._recover(client, member)
+        assert self.reader is not None, "a member that was introduced has a reader"
+        while not self._ends():
+            order = self._order
+            if order is not None and (not order.reads or self._clock.monotonic() >= order.list_at):
+                with self._progress.watched():
+                    await order.prepare(client, member)
+                self._well()
+                continue
+            limit = await self._room()
+            if self._clock.monotonic() >= self._recover_at:
+                await self._recover(client, member)
+            elif limit or order is not None:
+                sent = self._clock.monotonic()
+                found = await self._read_once(client, self.reader, limit)
+                self._well()
+                await self._take(found, sent=max(sent, self._reads.sent_at))
+
+    async def _recover(self, client: SharedConnection, member: Member) -> None:
+        """Accept the entries that this consumer owns without knowing it."""
+        interval = max(RECOVER_SECONDS, self.consumer.claim_after_ms / 1000)
+        sent = self._clock.monotonic()
+        self._recover_at = sent + interval
+        with self._progress.watched():
+            found, gone = await perform(client, recover(member, list(self._in_flight.owned)))
+        await perform(client, drop_gone(member, gone, self._losses.pending))
+        await self._take(found, sent=sent)
+
+    async def _take(self, found: Sequence[Delivered], *, sent: float) -> None:
+        """Accept entries from the replies to commands that were sent at ``sent`` or later."""
+        if found:
+            self._fresh.read(sent)
+        await self._accept(found)
+
+    async def _introduce(self, client: SharedConnection) -> Member:
+        """Ask the server what it can do, and join the group if this is the first connection."""
+        consumer = self.consumer
+        able = await client.capabilities()
+        member = Member(
+            consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
+        )
+        in_flight = self._in_flight
+        session = in_flight.session or GroupSession(member, unsettled=in_flight.unsettled)
+        if not self.joined:
+            await perform(client, session.join(position=consumer.start))
+            if consumer.delete:
+                await perform(client, check_deleting(member))
+            if consumer.limits is not None:
+                await perform(client, take_tokens([]))  # refused here if there is no Lua
+            others = await perform(client, foreign_consumers(member))
+            self.joined = True
+            self._log_joined(member)
+            log_foreign_consumers(member, others)
+        session.member = member
+        in_flight.session = session
+        self._changes.notify()
+        if self._order is not None:
+            self.reader, self._able = self._order.reader(member), able
+        elif self.reader is None or able != self._able:
+            kind = SuspectReader if self._suspects_only else MemberReader
+            self.reader, self._able = kind(member, gone=self._losses.pending), able
+        return member
+
+    def _log_joined(self, member: Member) -> None:
+        log.info(
+            "%s %s %s as %s of group %s (%s)",
+            self.consumer.name,
+            "handles suspected poison messages of" if self._suspects_only else "reads",
+            member.stream,
+            member.consumer,
+            member.group,
+            member.able.server,
+        )
+        into = self.consumer.into
+        if into is not None and not one_step(member, into.name):
+            log.warning(
+                "%s and %s are in different slots of the cluster: results are published before the "
+                "acknowledgement, at least once",
+                member.stream,
+                into.name,
+            )
+
+    def _stale(self) -> bool:
+        """Return whether entries were not renewed for longer than a lease: this process was suspended."""
+        if not self._in_flight.owned:
+            return False
+        late = self._clock.monotonic() - self._fresh.renewed_at
+        return late > self.consumer.lease_ms / 1000
+
+    async def _read_once(
+        self, client: SharedConnection, reader: AnyReader, limit: int
+    ) -> list[Delivered]:
+        if self._stale():
+            # A read that claims would claim its own entries.
+            began = self._clock.monotonic()
+            await self._in_flight.renew_now()
+            self._fresh.renewed(began)
+        if not self._suspects_only and self._clock.monotonic() >= self._look_at:
+            began = self._clock.monotonic()
+            self._losses.unread(await perform(client, unread_lost(reader.member)))
+            # XINFO STREAM returns two whole entries, which may take long over a slow link.
+            now = self._clock.monotonic()
+            self._look_at = now + max(LOOK_SECONDS, TIMES_LOOK * (now - began))
+        if self.paused or self._ends():
+            return []  # requested meanwhile, when there was no read to end
+        self._mark = self._in_flight.mark
+        self._in_read = True
+        now = self._clock.monotonic()
+        try:
+            with self._progress.watched():
+                found = await self._reads.perform(
+                    reader.read(limit=limit, now=now), look_s=self._look_s(reader.member, now)
+                )
+            if self._reads.quiet_until is not None and isinstance(reader, MemberReader):
+                reader.looked(self._reads.quiet_until)
+            if len(found) < limit:
+                # It has read everything.
+                self._look_at = max(self._look_at, self._clock.monotonic() + LOOK_SECONDS)
+            return found
+        finally:
+            self._in_read = False
+            self._changes.notify()
+
+    def _look_s(self, member: Member, now: float) -> float:
+        """Return after how many seconds a read without entries looks at what is pending."""
+        if self._order is not None:
+            return LIST_SECONDS
+        if member.able.verbs:
+            return max(LOOK_SECONDS, self._recover_at - now)
+        return claim_interval_ms(member) / 1000
+
+    async def _room(self) -> int:
+        """Wait until there is room, and return how many entries to read next; 0 at a stop."""
+
+        def ready() -> bool:
+            if self.stopping:
+                return True
+            urgent = self._order is not None and self._order.urgent
+            return not self.paused and (urgent or self._free() > 0)
+
+        if not ready():
+            self._waits = True
+            await self._changes.until(ready)
+            self._waits = False
+            self._answered_at = self._clock.monotonic()
+        return 0 if self.stopping else self._free()
+
+    async def quieten(self) -> None:
+        """End the current read, if there is one, and return when it has ended."""
+        while self._in_read:
+            self._reads.return_by(0.0)
+            await asyncio.sleep(
+                0.002
+            )  # real time, for the network: a test's clock does not affect it
+
+    def expect(self, due: float) -> None:
+        """Record that an entry can be claimed at ``due``, and end a read that would block for longer."""
+        reader = self.reader
+        if reader is None:
+            return
+        reader.expect(due)
+        if reader.late and self._in_read:
+            self._reads.return_by(due)
+
+
+def log_foreign_consumers(member: Member, others: Sequence[ConsumerInfo]) -> None:
+    """Warn about the other consumers of the group, by name."""
+    if not others:
+        return
+    log.warning(
+        "group %s of %s has consumers that are not Headwater workers: %s%s. They may handle delayed "
+        "entries before they are due, and claim entries that workers handle. Stop them, or use another "
+        "group for them; their entries are claimed after claim_after.",
+        member.group,
+        member.stream,
+        ", ".join(
+            f"{one.name} (seen {one.idle_ms / 1000:.0f} s ago, {one.pending} pending)"
+            for one in others[:NAMED]
+        ),
+        f", and {len(others) - NAMED} more" if len(others) > NAMED else "",
+    )

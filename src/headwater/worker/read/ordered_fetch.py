@@ -1,0 +1,419 @@
+"""Reads for an ordered consumer: takes over from the former reader, then reads new and due entries.
+
+    key taken ──▶ all pending entries are listed ──▶ new entries are read, first entries are claimed
+        ▲                                                        │
+        ├───────────── key lost: forget them, hand back ◀────────┤
+        └── every slot busy: hand back what waits, release key ◀─┘
+
+Here *the key* is the reader's key of the group (`groups.ordered`), and a *line* is the queue of the entries of
+one message key.
+
+Rule 1. No new entry is read before all pending entries are listed: each may be the first of its line.
+Rule 2. A read that blocks in the store does not deliver entries. Otherwise a process that is suspended and loses
+        the key meanwhile could be given entries that the next reader would then miss. So a read waits for a new
+        entry first, and reads it afterwards.
+Rule 3. Only first entries of a line are claimed, in id order. The pending entries are listed again at intervals,
+        because others may have made entries pending: replayed dead letters.
+Rule 4. If every slot runs the same handler for long, and an entry waits, another process may read: this one
+        releases the key, and keeps what it handles. The next reader waits for these entries as for any that
+        another consumer owns. This process takes the key again when a slot is free, if no other has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import Operation, Refused, perform
+from headwater.groups.protocol.store_errors import lost_connection
+from headwater.groups.reading.claiming import MAX_BLOCK_MS, Delivered, Gone, claim_interval_ms
+from headwater.groups.reading.ordered import (
+    PAGE,
+    Claimed,
+    NotTheReader,
+    claim,
+    last_delivered,
+    pending_page,
+    read_new,
+    release_reader_key,
+    take_reader_key,
+    wait_for_new,
+)
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.owned import Owned, State, Stop
+from headwater.worker.leases.reader_lease import ReaderLease
+from headwater.worker.read.ordering import Ordering
+from headwater.worker.settle.in_flight import InFlight
+from headwater.worker.store.clocks import Timer, Timers, call_upkeep
+from headwater.worker.store.shared_connection import SharedConnection
+from headwater.worker.store.waiting import Changes
+
+log = logging.getLogger("headwater.worker")
+
+LIST_SECONDS = 1.0
+"""How often, at most, the pending entries are listed again. This takes a twentieth of the time at most."""
+
+MOST_KNOWN = 100_000
+"""How many unsettled entries a reader knows at most before it stops reading further: each takes about 400 bytes."""
+
+FULL_SECONDS = 0.25
+"""How long entries may fill the room: a retry is often due by then."""
+
+BUSY_SECONDS = 0.95
+"""How long every slot runs the same handlers until another process may have read what waits: below a second. The time
+until a process looks for the reader's key is part of it."""
+
+TIMES_TAKING = 20
+"""How much longer than taking over a process keeps the key at least."""
+
+MARGIN = 0.1
+"""The last fraction of the key's lifetime, in which it is not released: another process may have it by then."""
+
+
+class Slots(NamedTuple):
+    """The handler slots of the consumer."""
+
+    put: Callable[[Owned], None]
+    """Gives an entry to them."""
+    free: Callable[[], bool]
+    """Returns whether one is free, and no handler runs whose entry this process has lost: one that ignores its
+    cancellation, or runs in a thread."""
+    busy_since: Callable[[], float | None]
+    """Returns since when every slot runs the same handler; None if one is free."""
+
+
+class OrderedFetch:
+    """Reads in order for one consumer. ``call_back`` is called with the time at which a blocked read must return."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        clock: Timers,
+        in_flight: InFlight,
+        changes: Changes,
+        gone: Gone,
+        slots: Slots,
+        call_back: Callable[[float], None],
+        by_supervisor: Callable[[], float],
+    ) -> None:
+        self.consumer = consumer
+        self.clock = clock
+        self.lease = ReaderLease(
+            consumer.claim_after_ms, clock=clock, lost=self._lost, by_supervisor=by_supervisor
+        )
+        self.ordering = Ordering(consumer, clock=clock, put=slots.put, expect=self._expect)
+        self.list_at = 0.0
+        self._in_flight = in_flight
+        self._changes = changes
+        self._gone = gone
+        self._call_back = call_back
+        self._slots = slots
+        self._listed = False
+        self._yields = False
+        """Whether to let another process read."""
+        self._keep_until = 0.0
+        """Until when this process keeps the key, because taking over takes long."""
+        self._yield_timer: Timer | None = None
+        self._was_reader = False
+        """It was the reader before, and did not lose the key: then the log does not say again that it reads."""
+        self._full_at: float | None = None
+        """Since when entries that wait for their key fill the room, while a slot is free."""
+        self._timer: Timer | None = None
+        self._timer_due = 0.0
+
+    @property
+    def reads(self) -> bool:
+        """Whether this process may read: it has the key, and has listed the pending entries."""
+        return self._listed and self.lease.held and not self._yields
+
+    @property
+    def urgent(self) -> bool:
+        """Whether there is work that does not need room for entries."""
+        due = self.ordering.next_due
+        now = self.clock.monotonic()
+        return not self.reads or now >= self.list_at or (due is not None and due <= now)
+
+    def yield_if_busy(self) -> None:
+        """Let another process read, now or later, if every slot runs the same handler for long and an entry waits."""
+        if self._yield_timer is not None:
+            return
+        due = self._yield_due()
+        left = due - self.clock.monotonic()
+        if left > 1e-5:  # the clock counts in microseconds
+            if left < math.inf:
+                self._yield_timer = self.clock.call_later(left, self._look_busy)
+        elif not self._yields:
+            self._yields = True
+            self._call_back(self.clock.monotonic())
+            self._changes.notify()
+
+    def _look_busy(self) -> None:
+        self._yield_timer = None
+        self.yield_if_busy()
+
+    def _yield_due(self) -> float:
+        """Return when to let another process read if nothing changes; ``math.inf`` while that is not necessary."""
+        since, member = self._slots.busy_since(), self._in_flight.member
+        if since is None or member is None or not self.reads:
+            return math.inf
+        if len(self._in_flight.owned) < self.consumer.prefetch and not self._in_flight.unbegun():
+            return math.inf
+        look_s = claim_interval_ms(member) / 1000
+        return max(self._keep_until, since + max(look_s / 2, BUSY_SECONDS - look_s))
+
+    def make_room(self, *, full: bool) -> None:
+        """Hand back the entries that wait for an earlier one of their key, if they have been filling the room for
+        `FULL_SECONDS` although a slot is free for other keys. They keep their places in the lines."""
+        now = self.clock.monotonic()
+        if not full or len(self.ordering.entries) >= MOST_KNOWN:
+            self._full_at = None
+        elif self._full_at is None:
+            self._full_at = now
+            self.clock.call_later(FULL_SECONDS, self._changes.notify)
+        elif now - self._full_at >= FULL_SECONDS - 1e-5:  # the clock counts in microseconds
+            self._full_at = None
+            self._in_flight.hand_back(
+                [one for one in self._in_flight.unbegun() if not self.ordering.given(one)]
+            )
+
+    def reader(self, member: Member) -> OrderedReader:
+        """Return a reader for one connection."""
+        return OrderedReader(member, self, gone=self._gone)
+
+    def _expect(self, due: float) -> None:
+        self._call_back(due)
+        self._wake_at(due)
+
+    def wake_again(self) -> None:
+        """Set the timer for the next due entry, after others were taken."""
+        following = self.ordering.next_due
+        if following is not None:
+            self._wake_at(following)
+
+    def _wake_at(self, due: float) -> None:
+        """Wake a reader that waits for room at ``due``, when there is work that does not need room."""
+        if self._timer is not None and self._timer_due <= due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        left = max(0.0, due - self.clock.monotonic())
+        if due == self.list_at:
+            self._timer = call_upkeep(self.clock, left, self._due)
+        else:
+            self._timer = self.clock.call_later(left, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._changes.notify()
+        now = self.clock.monotonic()
+        later = [
+            due for due in (self.ordering.next_due, self.list_at) if due is not None and due > now
+        ]
+        if later:
+            self._wake_at(min(later))
+
+    # --- the key ----------------------------------------------------------------------------------
+
+    async def prepare(self, client: SharedConnection, member: Member) -> None:
+        """Become the reader, or wait before the next attempt; then list the pending entries."""
+        if self._yields:
+            await self._hand_over(client, member)
+        if not self.lease.held:
+            self._listed = False
+            if not await self._take(client, member):
+                await self._wait_to_take(claim_interval_ms(member) / 1000)
+                return
+        began = self.clock.monotonic()
+        if not self._listed:
+            self.ordering.clear()
+            for owned in self._in_flight.owned.values():
+                self.ordering.runs(owned)
+        await self._list(client, member)
+        now = self.clock.monotonic()
+        self.list_at = now + max(LIST_SECONDS, 20 * (now - began))
+        self._wake_at(self.list_at)
+        if not self._listed and self.lease.held:
+            self._listed = True
+            self._keep_until = now + TIMES_TAKING * (now - began)
+            level = logging.DEBUG if self._was_reader else logging.INFO
+            self._was_reader = True
+            log.log(
+                level,
+                "%s is the reader of %s for group %s (pending entries: %d)",
+                member.consumer,
+                member.stream,
+                member.group,
+                len(self.ordering.entries),
+            )
+
+    async def _take(self, client: SharedConnection, member: Member) -> bool:
+        """Try to take the key, and return whether this process is the reader now."""
+        if not self._slots.free():
+            return False
+        began = self.clock.monotonic()
+        if not await perform(client, take_reader_key(member, ttl_ms=self.lease.ttl_ms)):
+            return False
+        self.lease.took(began)
+        return True
+
+    async def _wait_to_take(self, seconds: float) -> None:
+        """Wait before the next attempt to take the key, at most until a slot is free."""
+        was_free = self._slots.free()
+        until = self.clock.monotonic() + seconds
+        timer = self.clock.call_later(seconds, self._changes.notify)
+        try:
+            await self._changes.until(
+                lambda: (
+                    self.clock.monotonic() >= until - 1e-5 or (not was_free and self._slots.free())
+                )
+            )
+        finally:
+            timer.cancel()
+
+    async def _hand_over(self, client: SharedConnection, member: Member) -> None:
+        """Let another process read, unless a slot is free by now (rule 4)."""
+        self._yields = False
+        if self._yield_due() > self.clock.monotonic() + 1e-5:
+            return
+        waiting = self._in_flight.unbegun()
+        self._in_flight.hand_back(waiting)
+        # The next reader should find them handed back.
+        await self._changes.until(
+            lambda: not self.lease.held or not any(map(self._in_flight.owns, waiting))
+        )
+        self._listed = False
+        self.ordering.clear()
+        if self._end_lease():
+            await perform(client, release_reader_key(member, ttl_ms=self.lease.ttl_ms))
+
+    async def _list(self, client: SharedConnection, member: Member) -> None:
+        """List the pending entries that are not known yet, then start the entries whose turn it is."""
+        start: bytes | None = b"-"
+        listed: list[bytes] = []
+        while start is not None and self.lease.held:
+            page = pending_page(member, self.ordering.entries, start=start, gone=self._gone)
+            found, start = await perform(client, page)
+            for entry_id, fields in found:
+                self.ordering.listed(entry_id, fields)
+                listed.append(entry_id)
+        self.ordering.advance(listed)
+        self.ordering.wake()
+
+    def _lost(self) -> None:
+        """Cancel all handlers and hand back all entries: another process is or may be the reader now."""
+        log.warning(
+            "%s of %s: this process is no longer the reader of its group; its handlers are cancelled",
+            self.consumer.name,
+            self.consumer.stream.name,
+        )
+        self._listed = self._was_reader = False
+        self.ordering.clear()
+        owned = [one for one in self._in_flight.owned.values() if one.state is not State.SETTLING]
+        for one in owned:
+            one.mark_lost()
+            one.stop(Stop.LOST)
+        self._in_flight.hand_back(owned)
+        self._call_back(self.clock.monotonic())
+        self._changes.notify()
+
+    async def release(self) -> None:
+        """Release the key at the end, so that another process can read at once."""
+        left = self._end_lease()
+        self.close()
+        member = self._in_flight.member
+        if left == 0 or member is None:
+            return
+        try:
+            await asyncio.wait_for(
+                perform(
+                    self._in_flight.client, release_reader_key(member, ttl_ms=self.lease.ttl_ms)
+                ),
+                left,
+            )
+        except (Refused, TimeoutError) as error:
+            log.debug("the reader's key was not released, and expires by itself: %s", error)
+        except lost_connection() as error:
+            log.debug("the reader's key was not released, and expires by itself: %s", error)
+
+    def _end_lease(self) -> float:
+        """Stop renewing the key. Return for how many seconds this process still has it; 0 if that is too short to
+        release it."""
+        left = self.lease.until - self.clock.monotonic()
+        held = self.lease.held and left > MARGIN * self.lease.ttl_ms / 1000
+        self.lease.end()
+        return left if held else 0.0
+
+    def close(self) -> None:
+        """Stop watching the key, and stop the timers."""
+        self.lease.end()
+        for timer in (self._timer, self._yield_timer):
+            if timer is not None:
+                timer.cancel()
+
+
+class OrderedReader:
+    """Reads for one member, like `groups.claiming.MemberReader`. `Ordering` decides which entries to claim."""
+
+    def __init__(self, member: Member, fetch: OrderedFetch, *, gone: Gone) -> None:
+        self.member = member
+        self._fetch = fetch
+        self._gone = gone
+        self._waits_until = 0.0
+
+    @property
+    def late(self) -> bool:
+        """Whether the current read blocks for longer than it should."""
+        due = self._fetch.ordering.next_due
+        return not self._fetch.reads or (due is not None and due < self._waits_until)
+
+    def expect(self, due: float) -> None:
+        """Do nothing: `Ordering` knows the due times."""
+
+    def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:
+        """Claim first entries of lines that are due; if there are none, read up to ``limit`` new entries. With a
+        ``limit`` of 0, claim up to as many first entries as handlers may run."""
+        most = min(PAGE, max(limit, self._fetch.consumer.concurrency))
+        asked = self._fetch.ordering.due(most)
+        self._fetch.wake_again()
+        if asked:
+            return (yield from self._claim(asked))
+        if limit <= 0:
+            return []
+        try:
+            found = yield from read_new(self.member, limit=limit)
+        except NotTheReader:
+            self._fetch.lease.lose()
+            return []
+        wait = 0 if found else self._wait_ms(now)
+        if wait > 0:
+            self._waits_until = now + wait / 1000
+            seen = yield from last_delivered(self.member)
+            yield from wait_for_new(self.member, seen, block_ms=wait)
+        return found
+
+    def _claim(self, asked: Sequence[bytes]) -> Operation[list[Delivered]]:
+        answer = Claimed([], {}, [])  # if the connection breaks: claim again
+        try:
+            answer = yield from claim(self.member, asked, gone=self._gone)
+        except NotTheReader:
+            self._fetch.lease.lose()
+        finally:
+            self._fetch.ordering.claimed(asked, answer)
+        return answer.found
+
+    def _wait_ms(self, now: float) -> int:
+        """Return how long a read may block in the store, in milliseconds."""
+        fetch = self._fetch
+        if not fetch.reads:
+            return 0
+        ends = [fetch.list_at]
+        due = fetch.ordering.next_due
+        if due is not None:
+            ends.append(due)
+        return min(MAX_BLOCK_MS, math.ceil((min(ends) - now) * 1000))

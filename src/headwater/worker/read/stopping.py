@@ -1,0 +1,240 @@
+"""Stops one consumer: it stops reading, running handlers may end, and other entries are handed back.
+
+Rule 1. Entries that wait for a handler are handed back at once; the delivery does not count.
+Rule 2. Running handlers may end within the grace time; the log names them. After it, or after a second signal, they
+        are cancelled and their entries handed back; the delivery does not count.
+Rule 3. The last settlements wait for an unreachable store until the grace time is over. A consumer without entries
+        does not wait.
+Rule 4. A large reply or result that is under way may end within the grace time, which needs what the link needs. The
+        log says which one did not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from headwater.groups.membership.member import retire
+from headwater.groups.protocol.operation import Refused, perform
+from headwater.groups.reading.claiming import Delivered, drop_gone, recover
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.outcome import NotReturned, Stopped
+from headwater.worker.declare.owned import Owned, Stop
+from headwater.worker.observe.lost_entries import Losses
+from headwater.worker.read.fetch import Fetcher
+from headwater.worker.run.pool import Pool
+from headwater.worker.settle.in_flight import InFlight
+from headwater.worker.store.clocks import Timers
+from headwater.worker.store.connections import lost_connection
+from headwater.worker.store.waiting import Changes
+
+log = logging.getLogger("headwater.worker")
+
+CANCELLED_SECONDS = 1.0
+"""How long a cancelled handler may take to clean up."""
+
+LEAVING_SECONDS = 5.0
+"""How long leaving may take after a second signal, and for a consumer without entries."""
+
+QUIETEN_SECONDS = 5.0
+"""How long to wait for the end of a read, in real time."""
+
+NAMED = 5
+"""How many running handlers the log names at most."""
+
+HOW_TO_STOP = "SIGTERM or Ctrl-C again stops now"
+
+
+class Stopping:
+    """Stops one consumer, as described in the module. ``accept`` and ``end`` are those of `Flow`; ``forgotten``
+    waits until the quarantine has nothing more to send."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        consumer_name: str,
+        clock: Timers,
+        changes: Changes,
+        in_flight: InFlight,
+        pool: Pool,
+        fetcher: Fetcher,
+        accept: Callable[[Sequence[Delivered]], Awaitable[None]],
+        end: Callable[[Owned, NotReturned], None],
+        forgotten: Callable[[], Awaitable[None]],
+        losses: Losses,
+    ) -> None:
+        self._consumer = consumer
+        self._consumer_name = consumer_name
+        self._clock = clock
+        self._changes = changes
+        self._in_flight = in_flight
+        self._pool = pool
+        self._fetcher = fetcher
+        self._accept = accept
+        self._end = end
+        self._forgotten = forgotten
+        self._losses = losses
+
+    async def run(self, grace: float, at_once: asyncio.Event) -> None:
+        """Stop within ``grace`` seconds, or sooner if ``at_once`` is set."""
+        over = self._clock.monotonic() + grace
+        self._fetcher.stopping = True
+        self._changes.notify()
+        if self._pool.running and not at_once.is_set():
+            self._log_running(grace)
+        await _ended(self._fetcher.quieten(), QUIETEN_SECONDS)
+        if self._fetcher.large_reply():
+            await self._within(self._fetcher.quieten(), over - self._clock.monotonic(), at_once)
+        self._in_flight.hand_back(self._in_flight.unbegun())
+        await self._within(self._no_handler_runs(), over - self._clock.monotonic(), at_once)
+        interrupted = list(self._pool.running)
+        for owned in interrupted:
+            owned.stop(Stop.STOPPING)
+        if interrupted:
+            await self._within(self._no_handler_runs(), CANCELLED_SECONDS)
+        for owned in list(self._pool.running):
+            # It runs in a thread, or ignores its cancellation: hand it back although it runs.
+            owned.mark_lost()
+            owned.stopped = Stop.LOST
+            self._end(owned, Stopped())
+        if self._fetcher.joined:
+            await self._leave_within(over - self._clock.monotonic(), at_once)
+
+    def _log_running(self, grace: float) -> None:
+        now = self._clock.monotonic()
+        oldest = sorted(self._pool.running, key=lambda owned: owned.began)
+        named = ", ".join(
+            f"{owned.delivery.id} of {owned.delivery.stream} for {now - owned.began:.1f} s"
+            for owned in oldest[:NAMED]
+        )
+        rest = len(oldest) - NAMED
+        log.warning(
+            "stopping: waiting up to %g s for %d running %s (%s%s); %s",
+            grace,
+            len(oldest),
+            self._consumer.name,
+            named,
+            f", and {rest} more" if rest > 0 else "",
+            HOW_TO_STOP,
+        )
+
+    async def _no_handler_runs(self) -> None:
+        await self._changes.until(lambda: not self._pool.running)
+
+    async def _within(
+        self,
+        what: Coroutine[Any, Any, Any],
+        seconds: float,
+        hurry: asyncio.Event | None = None,
+    ) -> bool:
+        """Wait for ``what`` until ``seconds`` have passed or ``hurry`` is set, and return whether it ended. If not,
+        cancel it."""
+        over = asyncio.Event()
+        timer = self._clock.call_later(max(0.0, seconds), over.set)
+        ends = [asyncio.ensure_future(what), asyncio.ensure_future(over.wait())]
+        if hurry is not None:
+            ends.append(asyncio.ensure_future(hurry.wait()))
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if ends[0].done():
+                ends[0].result()
+            return ends[0].done()
+        finally:
+            timer.cancel()
+            for one in ends:
+                one.cancel()
+
+    # --- leaving the group ------------------------------------------------------------------------
+
+    async def _leave_within(self, seconds: float, at_once: asyncio.Event) -> None:
+        """Send the last settlements and leave the group."""
+        leaving = asyncio.ensure_future(self._leave())
+        slow = self._clock.call_later(CANCELLED_SECONDS, lambda: self._log_store_slow(seconds))
+        left = max(seconds, CANCELLED_SECONDS)
+        try:
+            if not at_once.is_set():
+                await self._within(_finished(leaving), left, at_once)
+            if not leaving.done() and at_once.is_set():
+                await self._within(_finished(leaving), min(left, LEAVING_SECONDS))
+        finally:
+            under_way = self._in_flight.settler.under_way() or self._fetcher.large_reply()
+            slow.cancel()
+            leaving.cancel()
+        await asyncio.wait([leaving])
+        if leaving.cancelled():
+            log.warning(
+                "%s: %s still owns entries (%d) until they are claimed",
+                f"the time to stop was over, with {under_way}"
+                if under_way
+                else "the store did not answer before the stop",
+                self._consumer_name,
+                len(self._in_flight.owned),
+            )
+            return
+        log.info(
+            "%s of %s stopped%s",
+            self._consumer.group,
+            self._consumer.stream.name,
+            leaving.result(),
+        )
+
+    def _log_store_slow(self, seconds: float) -> None:
+        if not (len(self._in_flight.settler) or self._in_flight.owned):
+            return  # nothing is lost if this takes too long
+        log.warning(
+            "stopping: waiting up to %.1f s for the store to accept the last settlements (%d%s); %s, and the "
+            "entries are handled again after claim_after",
+            seconds,
+            len(self._in_flight.settler),
+            f": {under_way}" if (under_way := self._in_flight.settler.under_way()) else "",
+            HOW_TO_STOP,
+        )
+
+    async def _leave(self) -> str:
+        """Settle everything, hand back entries of a lost reply, and remove the consumer if it owns nothing. Return
+        the end of the log line."""
+        in_flight = self._in_flight
+        await in_flight.settler.drained()
+        recovered = None if in_flight.owned else await self._recovered()
+        if recovered is None and not in_flight.owned:
+            return f"; the store is unreachable, so consumer {self._consumer_name} was not removed"
+        if recovered is None:
+            recovered = await in_flight.ask(lambda who: recover(who, list(in_flight.owned)))
+        found, gone = recovered
+        await self._accept(found)
+        if gone:
+            await in_flight.ask(lambda who: drop_gone(who, gone, self._losses.pending))
+        await in_flight.settler.drained()
+        await self._forgotten()
+        return "" if await in_flight.ask(retire) else "; its consumer still owns entries"
+
+    async def _recovered(self) -> tuple[list[Delivered], list[bytes]] | None:
+        """Return the entries of a lost reply, or None if the store does not answer. Tries twice: the first connection
+        may be an old one."""
+        client, member = self._in_flight.client, self._in_flight.the_member()
+        for _ in range(2):
+            try:
+                return await asyncio.wait_for(perform(client, recover(member, [])), LEAVING_SECONDS)
+            except lost_connection() as error:
+                log.debug("the store does not answer: %s", error)
+            except Refused:
+                found: tuple[list[Delivered], list[bytes]] = await self._in_flight.ask(
+                    lambda who: recover(who, [])
+                )
+                return found
+        return None
+
+
+async def _finished(task: asyncio.Future[Any]) -> None:
+    """Wait for a task. If the waiting is cancelled, the task is not."""
+    await asyncio.wait([task])
+
+
+async def _ended(what: Coroutine[Any, Any, Any], seconds: float) -> None:
+    try:
+        await asyncio.wait_for(what, seconds)
+    except TimeoutError:
+        log.debug("a read did not end within %g s", seconds)

@@ -1,0 +1,122 @@
+"""Handler slots that take batches: ``size`` entries, or those that arrive within ``linger`` of the first.
+
+Rule 1. One slot gathers a batch at a time, so that two slots do not split what could be one batch.
+Rule 2. ``linger`` counts from the arrival of an entry, not from when a slot is free: the time that it waited
+        for a slot counts.
+Rule 3. In pool processes, an entry that ran in a process that died is a batch of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.owned import Owned, State
+from headwater.worker.run.pool import HandBack, Pool, Slot
+from headwater.worker.store.waiting import Changes
+
+
+class BatchPool(Pool):
+    """A `Pool` whose ``run`` gets a list of entries."""
+
+    def __init__(
+        self,
+        size: int,
+        run: Callable[[Any], Awaitable[None]],
+        idle: Callable[[], None],
+        changes: Changes,
+        hold: HandBack,
+        *,
+        consumer: Consumer,
+    ) -> None:
+        super().__init__(size, run, idle, changes, hold)
+        assert consumer.batch is not None, "its handler gets batches"
+        self._batch = consumer.batch
+        self._isolated = consumer.isolated
+        self._clock = hold.clock
+        self._arrived = Changes()
+        self._gathering = asyncio.Lock()
+        self._busy = 0
+
+    @property
+    def hungry(self) -> bool:
+        """Whether a slot has nothing to do, and no full batch waits for one."""
+        return self._busy < self._size and len(self._buffer) < self._batch.size
+
+    @property
+    def capacity(self) -> int:
+        """How many entries run, or could run at once."""
+        return len(self.running) + (self._size - self._busy) * self._batch.size
+
+    @property
+    def busy(self) -> bool:
+        """Whether every slot runs a handler."""
+        return self._busy >= self._size
+
+    def buffer(self, entries: Sequence[Owned]) -> None:
+        """Add entries to the next batch."""
+        self._buffer.extend(entries)
+        self._watch(entries)
+        self._arrived.notify()
+
+    async def _work(self) -> None:
+        slot = asyncio.current_task()
+        assert isinstance(slot, Slot), "start runs this in a Slot"
+        while not slot.dismissed:
+            self._idle()
+            batch = await self._gather()
+            while batch and self.fresh.stale:
+                await self.fresh.restored()
+                batch = [owned for owned in batch if owned.state is State.BUFFERED]
+            if batch:
+                await self._handle(batch)
+                await asyncio.sleep(0)  # yield to other tasks: the handler may never wait
+
+    async def _handle(self, batch: list[Owned]) -> None:
+        self._busy += 1
+        self.running.update(batch)
+        for owned in batch:
+            owned.state = State.RUNNING
+        self._changes.notify()  # there is room for more
+        try:
+            await self._run(batch)
+        finally:
+            self._busy -= 1
+            self.overfull = False
+            self.running.difference_update(batch)
+            self._changes.notify()
+
+    async def _gather(self) -> list[Owned]:
+        """Wait for the next batch and return it. It is empty if all its entries were lost or handed back
+        meanwhile."""
+        size = self._batch.size
+        over = False
+
+        def end() -> None:
+            nonlocal over
+            over = True
+            self._arrived.notify()
+
+        async with self._gathering:
+            await self._arrived.until(lambda: bool(self._buffer))
+            age = self._clock.monotonic() - self._buffer[0].arrived
+            left = self._batch.linger_ms / 1000 - age
+            if len(self._buffer) < size and left > 0 and not self._alone(self._buffer[0]):
+                timer = self._clock.call_later(left, end)
+                try:
+                    await self._arrived.until(lambda: over or len(self._buffer) >= size)
+                finally:
+                    timer.cancel()
+            found = [self._buffer.popleft()]
+            while self._buffer and len(found) < size:
+                if self._isolated and (self._alone(found[0]) or self._alone(self._buffer[0])):
+                    break
+                found.append(self._buffer.popleft())
+            return [owned for owned in found if owned.state is State.BUFFERED]
+
+    def _alone(self, owned: Owned) -> bool:
+        """Return whether an entry is a batch of its own: a process that ran it has died, and the next death will be
+        known to be its own (rule 3)."""
+        return self._isolated and (owned.record.deaths > 0 or owned.record.crashes > 0)

@@ -1,0 +1,450 @@
+"""The gate before the slots of a consumer with limits: entries pass when their limits allow them to start.
+
+    accept ──▶ gate ──places and tokens──▶ slots
+                 ├──must wait, has a key──▶ parked in the store until its turn
+                 └──must wait, no key─────▶ stays here, so the reader has no room and waits
+
+Rule 1. The store is asked only for entries that a free slot would start now. While nothing has to wait, it is also asked
+        for those that the slots would start within `EARLY_SECONDS`, no more than get tokens within this time. Such a token
+        is used within this time or not at all.
+Rule 2. An entry that waits uses neither an attempt nor a slot: handing it back does not count.
+Rule 3. What waits for almost a second while every slot is busy is handed back, as by the slots. What waits for a limit
+        of the whole group is handed back only if every slot runs the same handlers for so long.
+Rule 4. A place is given back when the store has replied to the settlement of its entry, whatever the outcome.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.operation import Operation
+from headwater.groups.protocol.store_errors import Step
+from headwater.groups.reading.limits import (
+    LAST_RESORT_MS,
+    Asked,
+    LimitPlace,
+    Verdict,
+    free_places,
+    look_after,
+    take_places,
+    take_tokens,
+)
+from headwater.groups.reports.limited import note_limited
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.outcome import NotReturned, Raised
+from headwater.worker.declare.owned import Owned, State
+from headwater.worker.run.expiry import Expiry
+from headwater.worker.run.pool import CHECK_SECONDS, Pool
+from headwater.worker.run.slow import SlowHandlers
+from headwater.worker.settle.in_flight import InFlight
+from headwater.worker.store.clocks import Timer, Timers, call_upkeep
+from headwater.worker.store.retrying_client import RetryingClient
+from headwater.worker.store.shared_connection import SharedConnections
+from headwater.worker.store.waiting import cancelled
+
+SOON_US = 20_000
+"""For how long a process keeps an entry with a key until its token comes, instead of parking it."""
+
+LATE_US = 200_000
+"""The same for an entry that was parked, and claimed a little late."""
+
+AHEAD_US = 250_000
+"""The same for an entry without a key."""
+
+EARLY_SECONDS = 0.02
+"""How long before its start an entry may get its tokens. Each request for tokens is a round trip, and without this a
+process with four slots would start four entries in each."""
+
+POLL_SECONDS = 0.005, 0.2
+"""How often a process asks for a place for an entry that it keeps, at most and at least; in between every eighth of the
+time that it has waited."""
+
+LOOK_SECONDS = 2.0
+"""How often it looks for places that dead processes had, and notes which entries wait here."""
+
+MOST_ASKED = 500
+"""For how many entries the store is asked at once: a few milliseconds of its time."""
+
+
+class Gate:
+    """The gate of one consumer. ``end`` settles an entry that is not to start; ``expect`` is called with the time at which
+    an entry in line can be claimed."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        connections: SharedConnections,
+        clock: Timers,
+        in_flight: InFlight,
+        pool: Pool,
+        expiry: Expiry,
+        slow: SlowHandlers,
+        end: Callable[[Owned, NotReturned], None],
+        expect: Callable[[float], None],
+    ) -> None:
+        assert consumer.limits is not None, "only a consumer with limits has a gate"
+        self._consumer = consumer
+        self._limits = consumer.limits
+        self._clock = clock
+        self._in_flight = in_flight
+        self._pool = pool
+        self._expiry = expiry
+        self._slow = slow
+        self._end = end
+        self._expect = expect
+        self._waiting: deque[Owned] = deque()
+        self._starting: dict[Owned, Timer] = {}
+        """Entries that have their tokens and start in a moment."""
+        self._early: dict[Owned, float] = {}
+        """Entries that got their tokens before a slot was free for them, and from when these are valid."""
+        self._since: dict[Owned, float] = {}
+        """When the entries that have not been settled arrived."""
+        self._late = 0
+        """How many of the first entries that wait here have been at a slot, too late for their tokens."""
+        self._held_back = False
+        """Whether some of the entries that asked last wait here."""
+        self._places: dict[Owned, Sequence[LimitPlace]] = {}
+        """The places of the entries that run, or are about to; of those in line that are being parked, the places that
+        they wait for: one may have become free before they could be made due."""
+        self._freed: list[tuple[bytes, LimitPlace]] = []
+        self._noted: set[bytes] = set()
+        """Entries that are noted as waiting here."""
+        self._wait: list[bytes] = []
+        self._over: list[bytes] = []
+        """Entries that begin to wait, and that do not wait any more: to be noted."""
+        self._again_at = self._look_at = 0.0
+        self._tokens_at = 0.0
+        """Before this time the store has no tokens of a rate that all entries need."""
+        self._denied_at: float | None = None
+        """Since when there has been no place for the entries that wait here."""
+        self._had = 0
+        """How many places this process had then."""
+        self._cursor = 0
+        self._timer: Timer | None = None
+        self._busy_timer: Timer | None = None
+        self._rates = self._client_for_rates(connections)
+
+    def _client_for_rates(self, connections: SharedConnections) -> RetryingClient | None:
+        """Return the client for the rates of a partition, which hold for the whole stream, in whose hash slot they are;
+        None for a stream without partitions."""
+        stream, home = self._consumer.stream.name, self._limits.home
+        if home == stream:
+            return None
+        return RetryingClient(
+            f"limits of {stream}/{self._consumer.group}",
+            stream=home,
+            clock=self._clock,
+            connections=connections,
+        )
+
+    def offer(self, entries: Sequence[Owned]) -> None:
+        """Add entries that wait for a slot."""
+        self._since.update(dict.fromkeys(entries, self._clock.monotonic()))
+        self._waiting.extend(entries)
+        self._ask_now()
+
+    def ahead(self) -> int:
+        """Return for how many entries more than there are free slots the store is asked."""
+        usual, consumer = self._slow.usual(), self._consumer
+        if usual is None or self._held_back or self._pool.overfull:
+            return 0
+        if self._limits.have_places or consumer.batch is not None:
+            return 0  # a place is taken from others, and a batch waits for its entries
+        most = max(0, consumer.prefetch - self._pool.capacity)
+        every_s = max(one.every_us for one in self._limits.limits) / 1e6
+        # The last of them should start after half of the time.
+        starts = consumer.concurrency * EARLY_SECONDS / 2 / max(usual, 1e-6)
+        return min(most, int(starts), int(EARLY_SECONDS / every_s))
+
+    def too_late(self, owned: Owned) -> bool:
+        """Return whether an entry that a slot is about to start got its tokens too long ago. Then it needs new ones, and
+        waits here again."""
+        valid_from = self._early.pop(owned, None)
+        if valid_from is None or self._clock.monotonic() - valid_from <= EARLY_SECONDS:
+            return False
+        owned.state = State.BUFFERED
+        self._waiting.insert(self._late, owned)
+        self._late += 1
+        self._ask_now()
+        return True
+
+    def settled(self, entries: Sequence[Owned]) -> None:
+        """Give back the places of entries that this process does not own any more."""
+        for owned in entries:
+            self._early.pop(owned, None)
+            self._since.pop(owned, None)
+            if owned.id in self._noted and owned.state is not State.BUFFERED:
+                self._waits_no_more(owned)  # it was handed back
+            if owned in self._places and not self._in_flight.owns(owned):
+                self._freed += [(owned.id, place) for place in self._places.pop(owned)]
+                self._again_at = self._tokens_at
+
+    async def run(self) -> None:
+        """Let entries pass, until cancelled."""
+        self._tick()
+        while not cancelled():
+            await self._in_flight.changes.until(self._has_work)
+            now = self._clock.monotonic()
+            if self._freed:
+                freed, self._freed = self._freed, []
+                self._called(await self._ask(partial(free_places, freed=freed)))
+            if now >= self._look_at:
+                self._look_at = now + LOOK_SECONDS
+                await self._look()
+            entries = await self._next()
+            if entries:
+                await self._let_pass(entries)
+
+    def close(self) -> None:
+        """Start nothing more."""
+        self._waiting.clear()
+        for timer in (self._timer, self._busy_timer, *self._starting.values()):
+            if timer is not None:
+                timer.cancel()
+
+    def disconnect(self) -> None:
+        """Stop using the connection."""
+        if self._rates is not None:
+            self._rates.close()
+
+    # --- what there is to do -----------------------------------------------------------------------
+
+    def _has_work(self) -> bool:
+        now = self._clock.monotonic()
+        asks = (
+            bool(self._waiting) and self._free() + self.ahead() > 0 and now >= self._again_at - 1e-6
+        )
+        looks = now >= self._look_at and self._in_flight.member is not None
+        return bool(self._freed) or asks or looks
+
+    def _free(self) -> int:
+        """Return how many entries could start now."""
+        pool = self._pool
+        return pool.capacity - len(pool.running) - pool.waiting - len(self._starting)
+
+    def _tick(self) -> None:
+        """Look at intervals, also while nothing else happens."""
+        self._in_flight.changes.notify()
+        self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._tick)
+
+    def _ask_now(self) -> None:
+        """Ask the store as soon as it can have tokens."""
+        self._again_at = self._tokens_at
+        self._in_flight.changes.notify()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Hand back what waits for too long."""
+        if self._busy_timer is None and self._pool.patience < math.inf:
+            self._busy_timer = call_upkeep(self._clock, CHECK_SECONDS, self._look_busy)
+
+    def _look_busy(self) -> None:
+        """Hand back what has waited for too long (rule 3), and look again while an entry waits."""
+        self._busy_timer = None
+        waiting = [o for o in chain(self._early, self._waiting) if self._still_here(o)]
+        now, since = self._clock.monotonic(), self._slow.busy_since()
+        longest = self._pool.patience - 1e-5  # the clock counts in microseconds
+        left = dict.fromkeys(waiting, CHECK_SECONDS)
+        if since is not None:
+            for owned in waiting:
+                left[owned] = (since if self._held_back else self._since[owned]) + longest - now
+        late = [owned for owned, seconds in left.items() if seconds <= 0]
+        if late:
+            self._pool.hand_back(late)
+        if len(late) < len(left):
+            next_s = min(CHECK_SECONDS, *(seconds for seconds in left.values() if seconds > 0))
+            self._busy_timer = call_upkeep(self._clock, next_s, self._look_busy)
+
+    async def _look(self) -> None:
+        if self._limits.have_places:
+            called, self._cursor = await self._ask(partial(look_after, cursor=self._cursor))
+            self._called(called)
+            for owned in [one for one in self._places if one.lost]:
+                del self._places[owned]  # another process has the entry and its places
+        for known in (self._early, self._since):
+            for owned in [one for one in known if one.lost]:
+                del known[owned]
+        waits = [owned for owned in self._waiting if self._still_here(owned)]
+        self._wait += [owned.id for owned in waits[:MOST_ASKED] if owned.id not in self._noted]
+        self._noted.update(self._wait)
+        await self._note()
+
+    async def _note(self) -> None:
+        """Note which entries wait, if that has changed."""
+        if self._wait or self._over:
+            (waiting, self._wait), (over, self._over) = (self._wait, []), (self._over, [])
+            await self._ask(partial(note_limited, waiting=waiting, over=over))
+
+    def _called(self, count: int) -> None:
+        """Read at once if entries in line are due."""
+        if count:
+            self._expect(self._clock.monotonic())
+
+    def _still_here(self, owned: Owned) -> bool:
+        return owned.state is State.BUFFERED and self._in_flight.owns(owned)
+
+    async def _next(self) -> list[Owned]:
+        """Take the next entries that a slot could start. Those that have expired are settled."""
+        entries: list[Owned] = []
+        most = min(MOST_ASKED, self._free() + self.ahead())
+        if self._clock.monotonic() < self._again_at - 1e-6:
+            return entries
+        self._late = 0
+        while self._waiting and len(entries) < most:
+            owned = self._waiting.popleft()
+            if not self._still_here(owned):
+                continue
+            expired = await self._expiry.expired(owned)
+            if self._still_here(owned):
+                if expired is None:
+                    entries.append(owned)
+                else:
+                    self._waits_no_more(owned)
+                    self._end(owned, expired)
+        return entries
+
+    # --- asking the store -------------------------------------------------------------------------
+
+    async def _ask(self, make: Callable[[Member], Operation[Any]]) -> Any:
+        return await self._in_flight.ask(make)
+
+    async def _let_pass(self, entries: Sequence[Owned]) -> None:
+        """Start those of the entries that may start; park or keep the others."""
+        asked = [(owned, one) for owned in entries if (one := self._needs(owned)) is not None]
+        with_places = [pair for pair in asked if pair[1].places]
+        denied: dict[Owned, int] = {}
+        if with_places:
+            found = await self._ask(partial(take_places, asked=[one for _, one in with_places]))
+            for (owned, one), how in zip(with_places, found, strict=True):
+                if how:
+                    denied[owned] = how
+                else:
+                    self._places[owned] = one.places
+        keep: list[Owned] = []
+        self._tokens_at = 0.0
+        needed = {owned: one.places for owned, one in with_places}
+        for owned, how in denied.items():
+            if how == 1 or owned.record.suspect:
+                self._park(owned, LAST_RESORT_MS if how == 1 else 1000 * POLL_SECONDS[1])
+                if self._in_flight.owns(owned):
+                    self._places[owned] = needed[owned]
+            else:
+                keep.append(owned)
+        again = self._poll(denied=bool(keep))
+        rest = [pair for pair in asked if pair[0] not in denied]
+        for (owned, one), verdict in zip(rest, await self._tokens(rest), strict=True):
+            if verdict.starts:
+                self._start(owned, verdict.wait_us / 1e6)
+            elif verdict.parked or owned.record.suspect:
+                self._park(owned, verdict.wait_us / 1000)
+            else:
+                self._give_back(owned)
+                keep.append(owned)
+                again = max(again, (verdict.wait_us - one.horizon_us / 2) / 1e6)
+                self._tokens_at = self._clock.monotonic() + again
+        self._held_back = bool(keep)
+        if keep:
+            self._waiting.extendleft(reversed(keep))
+            self._again_in(again)
+            self._watch()
+        await self._note()
+
+    def _poll(self, *, denied: bool) -> float:
+        """Return in how many seconds to ask for places again."""
+        now = self._clock.monotonic()
+        if not denied:
+            self._denied_at = None
+            return 0.0
+        if self._denied_at is None or len(self._places) != self._had:
+            self._denied_at, self._had = now, len(self._places)
+        return min(POLL_SECONDS[1], max(POLL_SECONDS[0], (now - self._denied_at) / 8))
+
+    def _needs(self, owned: Owned) -> Asked | None:
+        """Return what an entry needs; None if it has started, because it needs nothing, or was settled."""
+        consumer, delivered, message = self._consumer, owned.delivered, None
+        if self._limits.have_keys:
+            try:
+                message = consumer.stream.codec.decode_flat(delivered.fields)
+            except BaseException:
+                self._start(owned, 0.0)  # the executor reports the decode error
+                return None
+        try:
+            tokens, places = self._limits.needs(message, consumer.stream.name, consumer.group)
+        except BaseException as error:  # as of ``order_by``
+            self._waits_no_more(owned)
+            self._end(owned, Raised(error))
+            return None
+        if not tokens and not places:
+            self._start(owned, 0.0)
+            return None
+        has_line = any(token.in_line for token in tokens)
+        was_in_line = delivered.claimed and not delivered.from_silent
+        horizon = AHEAD_US if not has_line else LATE_US if was_in_line else SOON_US
+        return Asked(owned.id, horizon, was_in_line, tokens, places)
+
+    async def _tokens(self, asked: Sequence[tuple[Owned, Asked]]) -> list[Verdict]:
+        needs = [one for _owned, one in asked]
+        if not any(one.tokens for one in needs):
+            return [Verdict(starts=True, wait_us=0.0)] * len(needs)
+        found: list[Verdict]
+        if self._rates is None:
+            found = await self._ask(lambda _member: take_tokens(needs))
+        else:
+            found = await self._rates.answered(lambda: take_tokens(needs), Step.READ)
+        return found
+
+    # --- what follows -----------------------------------------------------------------------------
+
+    def _start(self, owned: Owned, seconds: float) -> None:
+        """Give an entry to the slots, now or in a moment."""
+        self._waits_no_more(owned)
+        valid_from = self._clock.monotonic() + seconds
+
+        def start() -> None:
+            self._starting.pop(owned, None)
+            if self._still_here(owned):
+                pool = self._pool
+                if pool.waiting + len(pool.running) >= pool.capacity:
+                    self._early[owned] = valid_from
+                pool.buffer([owned])
+            else:
+                self._give_back(owned)
+            self._in_flight.changes.notify()
+
+        if seconds > 0:
+            self._starting[owned] = self._clock.call_later(seconds, start)
+        else:
+            start()
+
+    def _waits_no_more(self, owned: Owned) -> None:
+        """Note that an entry does not wait any more, if it was parked, or waited here for long."""
+        if owned.id in self._noted or owned.delivered.claimed:
+            self._noted.discard(owned.id)
+            self._over.append(owned.id)
+
+    def _park(self, owned: Owned, wait_ms: float) -> None:
+        self._give_back(owned)
+        if self._still_here(owned):
+            self._in_flight.counters.limited += 1
+            self._wait.append(owned.id)
+            self._in_flight.hand_back([owned], delay_ms=max(1, round(wait_ms + 0.5)))
+
+    def _give_back(self, owned: Owned) -> None:
+        """Give back the places of an entry that does not start after all."""
+        self._freed += [(owned.id, place) for place in self._places.pop(owned, ())]
+
+    def _again_in(self, seconds: float) -> None:
+        """Ask again for the entries that stay here."""
+        self._again_at = self._clock.monotonic() + seconds
+        notify = self._in_flight.changes.notify
+        if seconds == POLL_SECONDS[1]:
+            call_upkeep(self._clock, seconds, notify)
+        else:
+            self._clock.call_later(seconds, notify)

@@ -1,0 +1,248 @@
+"""A fixed number of handler slots: tasks that take entries from one buffer.
+
+Rule 1. The number of tasks is fixed: no task is created for a message.
+Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's task, so their code can cancel it; such
+        a cancellation is undone (see `execute`).
+Rule 3. What waits for longer than `HOLD_SECONDS` while every slot is busy is handed back, so that it does not wait
+        here while another process is idle. Then nothing more is read ahead until a handler has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from headwater.worker.declare.owned import Owned, State
+from headwater.worker.leases.freshness import Freshness
+from headwater.worker.store.clocks import Timer, Timers
+from headwater.worker.store.waiting import Changes
+
+TURNS = 32
+"""How many messages a slot handles before it yields to other tasks, if its handlers never wait."""
+
+
+HOLD_SECONDS = 0.95
+"""How long an entry waits for a slot until another process has it: below a second, of which `HandBack.look_s` is for that
+process."""
+
+CHECK_SECONDS = 0.1
+"""How often it is checked again whether every slot is busy, while entries have waited for too long."""
+
+
+class HandBack(NamedTuple):
+    """How a pool hands back what waits for too long."""
+
+    clock: Timers
+    look_s: Callable[[], float]
+    """Returns how long it takes at most until another process looks for what was handed back."""
+    hand_back: Callable[[Sequence[Owned]], None]
+
+
+class Slot(asyncio.Task[None]):
+    """The task of a handler slot. It distinguishes its cancellations.
+
+    The framework dismisses it, and ``asyncio.run`` cancels it after its loop has stopped. Any other
+    cancellation comes from a handler's code.
+    """
+
+    dismissed = False
+
+    def dismiss(self) -> None:
+        """Cancel the current handler, and end."""
+        self.dismissed = True
+        self.cancel()
+
+    def cancel(self, msg: Any = None) -> bool:
+        if not self.get_loop().is_running():
+            self.dismissed = True
+        return super().cancel(msg)
+
+
+def dismissed(task: asyncio.Task[Any]) -> bool:
+    """Return whether the task is a slot that must end."""
+    return isinstance(task, Slot) and task.dismissed
+
+
+class Pool:
+    """``size`` handler slots.
+
+    ``run`` handles what a slot takes, here one entry. It raises only if its slot is dismissed. ``idle`` is
+    called whenever a slot has nothing to do.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        run: Callable[[Any], Awaitable[None]],
+        idle: Callable[[], None],
+        changes: Changes,
+        hold: HandBack | None = None,
+    ) -> None:
+        self._size = size
+        self._run = run
+        self._idle = idle
+        self._changes = changes
+        self._buffer: deque[Owned] = deque()
+        self._arrivals: deque[asyncio.Future[None]] = deque()
+        """Slots that wait for an entry."""
+        self._slots: list[Slot] = []
+        self.running: set[Owned] = set()
+        self.overfull = False
+        """Entries were handed back because they had to wait, and no handler has ended since."""
+        self._hold = hold
+        self._timer: Timer | None = None
+        self._handed_back: dict[bytes, float] = {}
+        """When the entries that were handed back last had arrived, in case they come again."""
+        self.gate: Callable[[Sequence[Owned]], None] | None = None
+        """Takes the entries before the buffer, if the consumer has limits."""
+        self.fresh: Freshness
+        """Set before `start`."""
+
+    def start(self, name: str) -> list[asyncio.Task[None]]:
+        """Start the slots and return their tasks, which the caller watches."""
+        loop = asyncio.get_running_loop()
+        self._slots = [
+            Slot(self._work(), loop=loop, name=f"{name} handler slot {number}")
+            for number in range(self._size)
+        ]
+        return [*self._slots]
+
+    def dismiss(self) -> None:
+        """End all slots. Running handlers are cancelled, and their outcomes dropped."""
+        for slot in self._slots:
+            slot.dismiss()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def capacity(self) -> int:
+        """How many entries run, or could run at once."""
+        return self._size
+
+    @property
+    def busy(self) -> bool:
+        """Whether every slot runs a handler."""
+        return len(self.running) >= self._size
+
+    @property
+    def hungry(self) -> bool:
+        """Whether a slot has nothing to do and no entry waits for one."""
+        return not self._buffer and len(self.running) < self._size
+
+    @property
+    def waiting(self) -> int:
+        """How many entries wait for a slot."""
+        return len(self._buffer)
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds an entry waits while every slot is busy, until it is handed back."""
+        return math.inf if self._hold is None else HOLD_SECONDS - self._hold.look_s()
+
+    def put(self, *entries: Owned) -> None:
+        """Add entries to the buffer, or give them to the gate. They are handled in order."""
+        if self.gate is None:
+            self.buffer(entries)
+        else:
+            self.gate(entries)
+
+    def buffer(self, entries: Sequence[Owned]) -> None:
+        """Add entries to the buffer."""
+        self._buffer.extend(entries)
+        self._watch(entries)
+        for _ in range(min(len(entries), len(self._arrivals))):
+            self._wake()
+
+    def empty(self) -> list[Owned]:
+        """Empty the buffer, and return the entries whose handler has not begun."""
+        taken = [owned for owned in self._buffer if owned.state is State.BUFFERED]
+        self._buffer.clear()
+        return taken
+
+    # --- entries that wait for too long ----------------------------------------------------------
+
+    def _watch(self, entries: Sequence[Owned]) -> None:
+        """Check later whether these entries still wait."""
+        hold = self._hold
+        if hold is not None and entries:
+            now, before = hold.clock.monotonic(), self._handed_back
+            for owned in entries:
+                owned.arrived = before.pop(owned.id, now) if before else now
+            if self._timer is None:
+                self._timer = hold.clock.call_later(self.patience, self._look)
+
+    def _look(self) -> None:
+        """Hand back what has waited for too long, if every slot is busy."""
+        hold, self._timer = self._hold, None
+        assert hold is not None, "`_watch` has set the timer"
+        oldest = hold.clock.monotonic() - self.patience
+        waiting = [owned for owned in self._buffer if owned.state is State.BUFFERED]
+        if self.busy:
+            # The clock counts in microseconds.
+            late = [owned for owned in waiting if owned.arrived <= oldest + 1e-5]
+            if late:
+                self._handed_back = {owned.id: owned.arrived for owned in late}
+                gone = {*late}
+                self._buffer = deque(owned for owned in waiting if owned not in gone)
+                self.hand_back(late)
+                waiting = [*self._buffer]
+        if waiting:
+            left = max(CHECK_SECONDS, waiting[0].arrived - oldest)
+            self._timer = hold.clock.call_later(left, self._look)
+
+    def hand_back(self, entries: Sequence[Owned]) -> None:
+        """Hand back entries for which there is no slot, and read no more ahead until a handler has ended."""
+        assert self._hold is not None, "then `patience` never ends"
+        self.overfull = True
+        self._hold.hand_back(entries)
+
+    def _wake(self) -> None:
+        """Wake one slot that waits for an entry."""
+        while self._arrivals:
+            arrival = self._arrivals.popleft()
+            if not arrival.done():
+                arrival.set_result(None)
+                return
+
+    async def _arrival(self) -> None:
+        """Return when an entry waits in the buffer."""
+        while not self._buffer:
+            arrival = asyncio.get_running_loop().create_future()
+            self._arrivals.append(arrival)
+            try:
+                await arrival
+            except asyncio.CancelledError:
+                if self._buffer:
+                    self._wake()  # this slot may have been woken for the entry
+                raise
+
+    async def _work(self) -> None:
+        turns, fresh, now = 0, self.fresh, self.fresh.now
+        slot = asyncio.current_task()
+        assert isinstance(slot, Slot), "start runs this in a Slot"
+        while not slot.dismissed:
+            if not self._buffer:
+                self._idle()
+                await self._arrival()
+            if now() > fresh.until:
+                await fresh.restored()
+                continue
+            owned = self._buffer.popleft()
+            if owned.state is not State.BUFFERED:
+                continue  # lost, or handed back, while it waited here
+            owned.state = State.RUNNING
+            owned.task = slot
+            self.running.add(owned)
+            try:
+                await self._run(owned)
+            finally:
+                owned.task = None
+                self.running.discard(owned)
+                self.overfull = False
+                self._changes.notify()
+            turns += 1
+            if turns % TURNS == 0:
+                await asyncio.sleep(0)

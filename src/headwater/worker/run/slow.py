@@ -1,0 +1,182 @@
+"""Logs handlers that run too long (over their ``timeout``, or ten times their usual duration), and knows whether they
+hang.
+
+Rule. A consumer hangs if it has no free slot, and no handler has begun or ended for its ``timeout``; without one, for
+      ten times the usual duration and at least a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from traceback import FrameSummary
+
+from headwater.common.stacks import compact, full
+from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.owned import Owned
+from headwater.worker.store.clocks import Timer, Timers, call_upkeep
+
+log = logging.getLogger("headwater.worker")
+
+LOOK_SECONDS = 1.0
+"""How often running handlers are checked, and the least age that is reported."""
+
+TIMES_USUAL = 10
+LEAST_SAMPLES = 10
+"""How many handlers must have returned before their average duration counts as usual."""
+
+HUNG_SECONDS = 60.0
+"""The shortest time after which a consumer without a ``timeout`` hangs."""
+
+WEIGHT = 0.1
+"""The weight of the last duration in the moving average."""
+
+
+class SlowHandlers:
+    """Checks one consumer's running handlers, while there are any.
+
+    A slow handler is reported once, and again each time its age has doubled. ``busy`` returns whether there is no
+    free slot, ``stack`` where a handler is.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        clock: Timers,
+        busy: Callable[[], bool],
+        stack: Callable[[Owned], Sequence[FrameSummary]],
+    ) -> None:
+        self._consumer = consumer
+        self._clock = clock
+        self._busy = busy
+        self._stack = stack
+        self._ended_at = 0.0
+        self._said_hung = False
+        self.last: Owned | None = None
+        """The entry whose handler ended last."""
+        self._running: dict[Owned, float] = {}
+        """Entry → the age at which its handler is reported next; 0 for the first time."""
+        self._timer: Timer | None = None
+        self._samples = 0
+        self._usual = 0.0
+        self._returned = 0
+        self._took = 0.0
+        """Since the last check, ``_returned`` handlers have returned; they took ``_took`` seconds together."""
+
+    def began(self, owned: Owned) -> None:
+        """Record that the handler begins to run."""
+        owned.began = self._clock.monotonic()
+        self._running[owned] = 0.0
+        if self._timer is None:
+            self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._look)
+
+    def ended(self, owned: Owned, *, returned: bool) -> None:
+        """Record that the handler has ended. The usual duration is that of handlers that returned."""
+        self._running.pop(owned, None)
+        self._ended_at = now = self._clock.monotonic()
+        self.last = owned
+        if returned:
+            self._returned += 1
+            self._took += now - owned.began
+
+    def usual(self) -> float | None:
+        """Return how many seconds a handler usually runs; None while none has returned."""
+        self._learn()
+        return self._usual if self._samples else None
+
+    def lately(self) -> list[Owned]:
+        """Return the entry whose handler has ended within the last second, if there is one."""
+        recent = self._clock.monotonic() - self._ended_at < LOOK_SECONDS
+        return [self.last] if recent and self.last is not None else []
+
+    def busy_since(self) -> float | None:
+        """Return since when every slot runs the same handler; None if a slot is free."""
+        if not self._running or not self._busy():
+            return None
+        return max(self._ended_at, *(owned.began for owned in self._running), 0.0)
+
+    def hung(self) -> str:
+        """Return which handler hangs and where, in a sentence; an empty string while the consumer works."""
+        since = self.busy_since()
+        if since is None:
+            return ""
+        self._learn()
+        now = self._clock.monotonic()
+        quiet = now - since
+        if quiet <= self._patience():
+            return ""
+        oldest = self._oldest()
+        return (
+            f"every slot is busy and no handler has ended for {quiet:.0f} s; the oldest, {self._consumer.name} "
+            f"({oldest.id.decode()} of {self._consumer.stream.name}), has run for {now - oldest.began:.0f} s, at "
+            f"{compact(self._stack(oldest))}"
+        )
+
+    def _oldest(self) -> Owned:
+        return min(self._running, key=lambda owned: owned.began)
+
+    def _patience(self) -> float:
+        """Return after how many seconds without an end the consumer hangs."""
+        if self._consumer.timeout_ms is not None:
+            # A handler may take as long to end after its cancellation, and a pool process to start.
+            more = HUNG_SECONDS if self._consumer.isolated else LOOK_SECONDS
+            return self._consumer.timeout_ms / 1000 + more
+        return max(HUNG_SECONDS, TIMES_USUAL * self._usual)
+
+    def _say_hung(self) -> None:
+        hung = self.hung()
+        if hung and not self._said_hung:
+            log.error("hung: %s\n%s", hung, full(self._stack(self._oldest())))
+        elif self._said_hung and not hung:
+            log.warning("%s works again", self._consumer.name)
+        self._said_hung = bool(hung)
+
+    def close(self) -> None:
+        """Stop checking."""
+        self._running.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._running:
+            return
+        self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._look)
+        self._learn()
+        self._say_hung()
+        limit, why = self._limit()
+        if limit is None:
+            return
+        now = self._clock.monotonic()
+        for owned, again in self._running.items():
+            age = now - owned.began
+            if age > limit and age >= again:
+                self._running[owned] = 2 * age
+                log.warning(
+                    "%s has been handling %s of %s (delivery %d) for %.1f s, %s",
+                    self._consumer.name,
+                    owned.delivery.id,
+                    owned.delivery.stream,
+                    owned.count,
+                    age,
+                    why,
+                )
+
+    def _learn(self) -> None:
+        """Update the usual duration by the handlers that returned since the last check."""
+        if self._returned:
+            self._samples += self._returned
+            weight = max(1 - (1 - WEIGHT) ** self._returned, self._returned / self._samples)
+            self._usual += weight * (self._took / self._returned - self._usual)
+            self._returned, self._took = 0, 0.0
+
+    def _limit(self) -> tuple[float | None, str]:
+        """Return the age in seconds from which a handler is reported, and the reason for the log."""
+        if self._consumer.timeout_ms is not None and not self._consumer.isolated:
+            timeout = self._consumer.timeout_ms / 1000
+            return timeout, f"longer than its timeout of {timeout:g} s: it ignores its cancellation"
+        if self._samples < LEAST_SAMPLES:
+            return None, ""
+        limit = max(LOOK_SECONDS, TIMES_USUAL * self._usual)
+        return limit, f"more than {TIMES_USUAL} times the usual {self._usual:.3g} s"

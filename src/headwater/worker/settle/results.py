@@ -1,0 +1,82 @@
+"""Converts the results of a handler with ``into=`` into entries of that stream.
+
+Rule 1. None means no result. A list or a tuple has one result in each item, unless the messages of the stream
+        are lists or tuples themselves. A NamedTuple is one result.
+Rule 2. A result that a consumer of the stream could not decode is refused: the delivery fails.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from headwater.errors import DecodeError, EncodeError
+from headwater.groups.settling.settling import Addition
+from headwater.worker.declare.stream import Stream
+
+
+class Results:
+    """Converts the results of the handler ``name`` into additions to ``into``."""
+
+    def __init__(self, into: Stream[Any] | None, name: str) -> None:
+        self._into = into
+        self._name = name
+        kind = None if into is None else into.type
+        self._class = _checkable(kind)
+        self._whole = holds_sequences(kind)
+
+    def additions(self, result: Any) -> Sequence[Addition]:
+        """Return the entries to publish. Raises `TypeError` or `EncodeError` for a result that is not a message of
+        the stream."""
+        if self._into is None or result is None:
+            return ()
+        if type(result) is self._class:
+            return (self._addition(self._into, result),)
+        if isinstance(result, list | tuple) and not self._whole and not hasattr(result, "_fields"):
+            return [self._addition(self._into, one) for one in result]
+        return [self._addition(self._into, result)]
+
+    def _addition(self, into: Stream[Any], one: Any) -> Addition:
+        if not isinstance(one, self._class):
+            raise TypeError(
+                f"{self._name} returned a value of type {type(one).__name__}, stream {into.name!r} has "
+                f"messages of type {self._class.__name__}"
+            )
+        addition = into.addition(one)
+        try:
+            into.codec.decode(addition.fields)
+        except DecodeError as error:
+            raise EncodeError(
+                f"{self._name} returned a result that consumers of {into.name!r} could not decode: "
+                f"{error}"
+            ) from None
+        return addition
+
+
+def _checkable(kind: Any) -> type:
+    """Return the class that messages of a type are instances of: dict for a TypedDict, object if it cannot be
+    checked."""
+    if not isinstance(kind, type):
+        return object
+    return dict if issubclass(kind, dict) else kind
+
+
+def holds_sequences(kind: Any) -> bool:
+    """Return whether messages of this type are lists or tuples themselves.
+
+    >>> from typing import NamedTuple
+    >>> class Pair(NamedTuple):
+    ...     left: int
+    >>> [holds_sequences(one) for one in (list[int], tuple[int, ...] | None, dict[str, int], Pair)]
+    [True, True, False, False]
+    """
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return holds_sequences(get_args(kind)[0])
+    if origin in (Union, types.UnionType):
+        return any(holds_sequences(one) for one in get_args(kind))
+    found = origin or kind
+    if not isinstance(found, type) or found is object or hasattr(found, "_fields"):
+        return False
+    return issubclass(found, list | tuple) or issubclass(list, found)
