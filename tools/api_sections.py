@@ -44,11 +44,11 @@ SECTIONS: Final = (
         "[the worker](../guide/worker.md).",
         (
             Shown("headwater.App", without=("suspects", "consumers")),
-            _made(f"{_WORKER}.declaration.ConsumerOptions", "ConsumerOptions"),
-            _made(f"{_WORKER}.declaration.StartOptions", "StartOptions"),
-            _made(f"{_WORKER}.declaration.BatchOptions", "BatchOptions"),
-            _made(f"{_WORKER}.on_dead.OnDeadOptions", "OnDeadOptions"),
-            _made(f"{_WORKER}.ticks.ScheduleOptions", "ScheduleOptions"),
+            _made(f"{_WORKER}.declare.declaration.ConsumerOptions", "ConsumerOptions"),
+            _made(f"{_WORKER}.declare.declaration.StartOptions", "StartOptions"),
+            _made(f"{_WORKER}.declare.declaration.BatchOptions", "BatchOptions"),
+            _made(f"{_WORKER}.declare.on_dead.OnDeadOptions", "OnDeadOptions"),
+            _made(f"{_WORKER}.declare.ticks.ScheduleOptions", "ScheduleOptions"),
         ),
     ),
     Section(
@@ -95,9 +95,9 @@ SECTIONS: Final = (
         (
             Shown("headwater.Middleware"),
             _made("headwater.Statistics"),
-            _made(f"{_WORKER}.statistics.ConsumerStatistics", "ConsumerStatistics"),
-            _made(f"{_WORKER}.statistics.Counters", "Counters", without=("settled",)),
-            _made(f"{_WORKER}.statistics.ConsumerProgress", "ConsumerProgress"),
+            _made(f"{_WORKER}.declare.statistics.ConsumerStatistics", "ConsumerStatistics"),
+            _made(f"{_WORKER}.declare.statistics.Counters", "Counters", without=("settled",)),
+            _made(f"{_WORKER}.declare.statistics.ConsumerProgress", "ConsumerProgress"),
         ),
     ),
     Section(
@@ -199,7 +199,7 @@ SECTIONS: Final = (
             *_errors("StoreInUse", "StoreUnusable", "StoreClosed", "ForkedStore", "JournalDamaged"),
             *_errors("NodePoisoned", "NoRoom", "CommandError", "ProtocolError", "ListenError"),
             *_errors("PipelineError", "ExpectationFailed", "DataLoss", "JavaMissing"),
-            _made(f"{_WORKER}.lifespan.StartFailed", "StartFailed"),
+            _made(f"{_WORKER}.declare.lifespan.StartFailed", "StartFailed"),
             _made(f"{_WORKER}.loop.TaskEnded", "TaskEnded"),
         ),
     ),

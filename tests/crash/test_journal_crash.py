@@ -8,7 +8,7 @@ from headwater.config.storage import FsyncPolicy
 from headwater.errors import JournalDamaged
 from headwater.journal.format import names
 from headwater.journal.images.catalog import Catalog
-from headwater.journal.log import repair
+from headwater.journal.log import starting
 from headwater.testing.files import CrashableFiles
 from tests.crash import campaign
 from tests.crash.journal_campaign import Campaign, failing
@@ -138,7 +138,7 @@ def test_a_checksum_that_checks_nothing_is_caught(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_a_tail_that_is_not_zeroed_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "_write_zeros", lambda files, cut: None)
+    monkeypatch.setattr(starting, "_write_zeros", lambda files, cut: None)
     assert caught(policy="no")
 
 
@@ -163,7 +163,7 @@ def test_a_tail_that_is_trusted_after_a_failed_fsync_is_caught(
 def test_a_name_that_is_trusted_after_a_failed_fsync_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(repair, "_rename_again", lambda files, recovery: None)
+    monkeypatch.setattr(starting, "_rename_again", lambda files, recovery: None)
     with pytest.raises(JournalDamaged, match="is missing"):
         failing("always", seed=1)
 

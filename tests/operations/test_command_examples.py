@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from headwater.cli.examples import EXAMPLES
+from headwater.cli.command import EXAMPLES
 from headwater.cli.main import WORDS, load
 from headwater.cli.output import UNHEALTHY
 from headwater.messages import dead_letter_fields, dead_letter_stream

@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 import pytest
 import redis
 
-from headwater.cli.watching import repeat
+from headwater.cli.command import repeat
 from headwater.errors import HeadwaterError
 
 QUERIES = (

@@ -14,7 +14,7 @@ import pytest
 from headwater.errors import DeclarationError
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import SourceOptions, parse_options
-from headwater.spark.decoding import uncompiled
+from headwater.spark.decoding import reading
 from headwater.spark.decoding.columns import DEFAULT_SCHEMA, RowShape, default_schema, narrowed
 from headwater.spark.decoding.rows import RowBuilder
 from tests.spark.replies import Fields, page_of, rows_of
@@ -179,11 +179,11 @@ def test_columns_of_a_delivery_exist_only_in_group_mode() -> None:
 def test_a_plain_executor_warns_once(
     warned: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uncompiled, "_rows", 0)
+    monkeypatch.setattr(reading, "_rows", 0)
     monkeypatch.delenv("HEADWATER_PURE", raising=False)
 
     for _ in range(60):
-        uncompiled.counted(5000, compiled=False)
+        reading.counted(5000, compiled=False)
 
     (said,) = [record.getMessage() for record in warned.records]
     assert "0.4 million rows a second instead of 1.1 million" in said
@@ -193,9 +193,9 @@ def test_a_plain_executor_warns_once(
 def test_an_executor_that_is_compiled_or_intentionally_plain_does_not_warn(
     warned: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uncompiled, "_rows", 0)
-    uncompiled.counted(1_000_000, compiled=True)
+    monkeypatch.setattr(reading, "_rows", 0)
+    reading.counted(1_000_000, compiled=True)
     monkeypatch.setenv("HEADWATER_PURE", "1")
-    uncompiled.counted(1_000_000, compiled=False)
+    reading.counted(1_000_000, compiled=False)
 
     assert not warned.records

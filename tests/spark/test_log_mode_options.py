@@ -9,7 +9,7 @@ import pytest
 
 from headwater.errors import DeclarationError
 from headwater.spark.log_mode.offsets import spans_of
-from headwater.spark.log_mode.trigger_limits import allowances
+from headwater.spark.log_mode.streaming import allowances
 from headwater.spark.source import HeadwaterSource
 from tests.spark.queries import SCHEMA, Query, ranges_of
 from tests.spark.stores import Shop

@@ -10,7 +10,7 @@ from headwater.errors import DeclarationError
 from headwater.spark.core.queries import committed
 from headwater.spark.decoding.reading import FIRST_PAGE
 from headwater.spark.log_mode.offsets import positions_of, query_of
-from headwater.spark.log_mode.trigger_limits import shares
+from headwater.spark.log_mode.streaming import shares
 from headwater.spark.source import HeadwaterSource
 from headwater.testing.server import server_process
 from tests.spark.queries import SCHEMA, Query, ranges_of

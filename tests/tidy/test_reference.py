@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater import errors
-from headwater.cli.examples import EXAMPLES
+from headwater.cli.command import EXAMPLES
 from headwater.cli.main import WORDS, app, load
 from tools import api_reference, boards, configuration_page, reference, reliability
 from tools.api_docstrings import Anchors

@@ -12,3 +12,8 @@ def keyspace_of(part: Database | StoredStream | ConsumerGroup) -> Keyspace:
     """Return the keyspace that ``part`` belongs to."""
     assert isinstance(part.keyspace, Keyspace)
     return part.keyspace
+
+
+def database_of(stream: StoredStream) -> Database:
+    """Return the database that ``stream`` is in."""
+    return keyspace_of(stream).databases[stream.db.index]

@@ -12,7 +12,7 @@ from headwater.engine.entries import entry_log
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
-from tests.unit.keyspaces import keyspace_of
+from tests.unit.keyspaces import database_of, keyspace_of
 
 pytestmark = pytest.mark.skipif(
     not str(entry_log.__file__).endswith(".py"),
@@ -106,13 +106,13 @@ FAULTS: dict[str, tuple[Callable[[StoredStream], object], str]] = {
     "gid": (lambda s: s.keyspace.groups.clear(), "groups by number"),
     "next": (_set(lambda s: s.keyspace, "next_sid", 1), "the next numbers, 1 and 2, are in use"),
     "unseen": (lambda s: s.keyspace.unseen.update({9: {9: None}}), "consumer 9 of group 9"),
-    "expiry": (lambda s: s.db.expiries.update({b"x": 5}), "does not exist"),
-    "note": (lambda s: s.db.expiry_notes.clear(), "no expiry note for b'k'"),
-    "hash": (lambda s: s.db.values.update({b"h": {}}), "b'h' is an empty dict"),
-    "set": (lambda s: s.db.values.update({b"h": set()}), "b'h' is an empty set"),
-    "used": (lambda s: s.db.used.update({b"s": 5}), "has a time of use and is a stream"),
-    "scan": (lambda s: s.db.order.names.remove(b"k"), "SCAN would never find b'k'"),
-    "numbers": (lambda s: s.db.order.numbers.reverse(), "order of keys is not ascending"),
+    "expiry": (lambda s: database_of(s).expiries.update({b"x": 5}), "does not exist"),
+    "note": (lambda s: database_of(s).expiry_notes.clear(), "no expiry note for b'k'"),
+    "hash": (lambda s: database_of(s).values.update({b"h": {}}), "b'h' is an empty dict"),
+    "set": (lambda s: database_of(s).values.update({b"h": set()}), "b'h' is an empty set"),
+    "used": (lambda s: database_of(s).used.update({b"s": 5}), "has a time of use and is a stream"),
+    "scan": (lambda s: database_of(s).order.names.remove(b"k"), "SCAN would never find b'k'"),
+    "numbers": (lambda s: database_of(s).order.numbers.reverse(), "order of keys is not ascending"),
     "key": (_set(lambda s: s, "key", b"x"), "has the key b'x'"),
 }
 

@@ -12,6 +12,7 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.entries.entry_log import EntryLog
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
+from headwater.engine.tier.sealing import Sealing
 from tests.blocks import tiny_blocks
 from tests.unit.keyspaces import keyspace_of
 
@@ -205,12 +206,13 @@ def test_the_greatest_id_can_be_trimmed_away() -> None:
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_log_and_its_copy_change_independently(sealed: bool) -> None:
     # Given a log of several blocks and a copy of it
-    log = EntryLog()
-    log.sealing.configure(0, "zlib" if sealed else "none")
+    sealing = Sealing()
+    sealing.configure(0, "zlib" if sealed else "none")
+    log = EntryLog(sealing)
     for seq in range(20):
         append(log, 1, seq, WIRE % (1, b"b"))
-    log.sealing.help(9)
-    log.sealing.help(9)
+    sealing.help(9)
+    sealing.help(9)
     assert all((block.packed is not None) == sealed for block in log.blocks[:-1])
     copy = log.copy()
     assert all(one is other for one, other in zip(log.blocks, copy.blocks, strict=True))

@@ -20,7 +20,7 @@ from headwater.engine.streams.idempotency import Idempotency
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.storing import StoredRecord
 from tests.property.state import picture
-from tests.unit.keyspaces import keyspace_of
+from tests.unit.keyspaces import database_of, keyspace_of
 
 WIRE = b"$1\r\na\r\n$1\r\nb\r\n"
 
@@ -133,7 +133,7 @@ def _group_history(stream: StoredStream, note: Note) -> None:
     note("came_due")
     group.acknowledge(flat_words([(5, 1)]))
     note("acknowledged")
-    stream.db.copy(b"s", keyspace_of(stream).databases[1], b"t", 2, [(1, 2)])
+    database_of(stream).copy(b"s", keyspace_of(stream).databases[1], b"t", 2, [(1, 2)])
     note("key_copied")
     group.set_id(5, 0, 1)
     note("group_set_id")

@@ -9,7 +9,7 @@ import pytest
 
 from headwater.commands.idempotency import content_hash
 from headwater.engine.check import broken_invariants
-from headwater.engine.keyspace.keyspace import events
+from headwater.engine.keyspace import events
 from headwater.server.services import timers
 from headwater.testing.clock import START_MS
 from headwater.testing.node import LocalClient, LocalStore

@@ -12,8 +12,9 @@ import pytest
 from headwater.common.limits import SMALL_GARBAGE
 from headwater.common.model import flat_words
 from headwater.engine.check import broken_invariants
+from headwater.engine.keyspace import events
 from headwater.engine.keyspace.database import Database
-from headwater.engine.keyspace.keyspace import Keyspace, events
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.replay.replay import apply
 from headwater.engine.streams.stream import StoredStream
 from tests.property.state import picture
@@ -63,7 +64,7 @@ def test_a_renamed_stream_is_the_same_stream(db: Database, other: Database) -> N
     db.set_expiry(b"s", 9000)
     db.rename(b"s", other, b"t")
     assert other.values == {b"t": stream}
-    assert (stream.db, stream.key) == (other, b"t")
+    assert (stream.db.index, stream.key) == (other.index, b"t")
     assert other.expiries == {b"t": 9000}
     assert (db.values, db.expiries) == ({}, {})
     assert keyspace_of(db).next_due() == 5000

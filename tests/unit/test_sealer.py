@@ -11,7 +11,7 @@ import pytest
 
 from headwater.common import limits
 from headwater.config.config import Config
-from headwater.engine.bodies.bodies import codecs
+from headwater.engine.bodies import codecs
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.server.services import sealer as sealing_thread

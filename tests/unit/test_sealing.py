@@ -15,7 +15,7 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.sealing import Sealing
-from tests.unit.keyspaces import keyspace_of
+from tests.unit.keyspaces import database_of, keyspace_of
 
 BLOCK = 1024
 
@@ -100,7 +100,7 @@ def test_the_newest_blocks_stay_unsealed(stream: StoredStream, codec: str) -> No
 def test_a_block_that_is_written_to_is_skipped_once(stream: StoredStream) -> None:
     # Given two streams whose blocks are not full
     add(stream, 12)
-    other = stream.db.create_stream(b"t", 2)
+    other = database_of(stream).create_stream(b"t", 2)
     add(other, 12)
     sealing = stream.keyspace.sealing
     sealing.configure(0, "zlib")
@@ -119,7 +119,7 @@ def test_blocks_that_are_too_small_too_large_or_incompressible_stay_unsealed(
     noise = random.Random(1)
     add(stream, 1, b"x" * 10_000)
     add(stream, 20, noise.randbytes(500))
-    little = stream.db.create_stream(b"t", 2)
+    little = database_of(stream).create_stream(b"t", 2)
     add(little, 1)
     for _ in range(40):
         add(stream, 1, noise.randbytes(300))
@@ -247,7 +247,7 @@ def test_deleted_blocks_are_removed_from_the_accounting() -> None:
     copy = stream.log.copy()
     copy.delete(20, 0)
     # When all of it is deleted
-    stream.db.delete(b"s")
+    database_of(stream).delete(b"s")
     keyspace = keyspace_of(stream)
     keyspace.garbage.clear()
     del stream, copy

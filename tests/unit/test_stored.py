@@ -18,7 +18,7 @@ from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.warming import warm
 from headwater.errors import JournalDamaged
 from tests.stored import MemoryBlobs, places, small_stored_blocks, store
-from tests.unit.keyspaces import keyspace_of
+from tests.unit.keyspaces import database_of, keyspace_of
 from tests.unit.test_sealing import BLOCK, add, whole
 
 
@@ -69,7 +69,7 @@ def test_incompressible_and_large_entries_are_stored_and_small_blocks_are_not(
     for _ in range(20):
         add(stream, 1, noise.randbytes(300))
     add(stream, 1, noise.randbytes(10_000))
-    little = stream.db.create_stream(b"t", 2)
+    little = database_of(stream).create_stream(b"t", 2)
     add(little, 1)
     before = whole(stream)
     # When blocks are stored
@@ -139,11 +139,11 @@ def test_no_change_of_a_stored_block_reads_a_body(stream: StoredStream, blobs: M
         stream.delete([(ms, 0)], marks=True)
     stream.delete([(300, 0)], marks=True)
     stream.trim_through(100, 0)
-    stream.db.copy(b"s", stream.db, b"t", 2, [(1, 2)])
+    database_of(stream).copy(b"s", database_of(stream), b"t", 2, [(1, 2)])
     copy = keyspace_of(stream).streams[2]
     copy.delete([(101, 0)], marks=True)
     copy.trim_through(150, 0)
-    stream.db.rename(b"s", stream.db, b"u")
+    database_of(stream).rename(b"s", database_of(stream), b"u")
     stream.set_id((500, 0), 400, (400, 0))
     add(stream, 10)
     # Then counts and ids are right
@@ -361,7 +361,7 @@ def test_a_snapshot_is_read_after_its_stream_was_deleted(
     store(stream, blobs)
     expected = whole(stream)
     snapshot = StreamSnapshot(stream)
-    stream.db.delete(b"s")
+    database_of(stream).delete(b"s")
     keyspace.garbage.clear()
     del stream
     # Then its segments are still in use

@@ -13,7 +13,7 @@ from headwater.engine.replay.replay import Replay, apply
 from headwater.engine.streams.stream import StoredStream
 from tests.property.state import picture
 from tests.stored import MemoryBlobs, places, small_stored_blocks, store, stored_blocks
-from tests.unit.keyspaces import keyspace_of
+from tests.unit.keyspaces import database_of, keyspace_of
 from tests.unit.test_sealing import BLOCK, add, whole
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_blob_is_reported_as_long_as_a_stream_or_a_copy_has_its_entrie
     store(stream, blobs)
     damaged = min(blobs.blobs)
     blobs.lost.add(damaged)
-    database, other = stream.db, keyspace_of(stream).databases[1]
+    database, other = database_of(stream), keyspace_of(stream).databases[1]
     database.copy(b"s", other, b"t", 2, [])
     other.copy(b"t", other, b"u", 3, [])
     other.rename(b"u", database, b"v")
@@ -150,7 +150,7 @@ def test_a_blob_that_was_moved_is_not_missed_at_its_old_place(
     add(stream, 100)
     store(stream, blobs)
     keyspace = keyspace_of(stream)
-    stream.db.copy(b"s", stream.db, b"t", 2, [])
+    database_of(stream).copy(b"s", database_of(stream), b"t", 2, [])
     for block in list(stream.log.blocks):
         assert block.packed is not None
         assert block.packed.blob is not None
@@ -161,7 +161,7 @@ def test_a_blob_that_was_moved_is_not_missed_at_its_old_place(
         assert keyspace.move(1, block, old, new)
     # Then nothing is reported, also of the copy alone
     assert reported(stream, blobs) == []
-    stream.db.delete(b"s")
+    database_of(stream).delete(b"s")
     assert reported(stream, blobs) == []
 
 
@@ -190,7 +190,7 @@ def test_a_block_that_changed_before_it_was_stored_gets_no_record(
 ) -> None:
     # Given jobs of a stream that is compacted, and of one that is deleted meanwhile
     add(stream, 100)
-    other = stream.db.create_stream(b"t", 2)
+    other = database_of(stream).create_stream(b"t", 2)
     add(other, 100)
     keyspace = keyspace_of(stream)
     keyspace.sealing.configure(0, "zlib")
@@ -198,7 +198,7 @@ def test_a_block_that_changed_before_it_was_stored_gets_no_record(
     one, two = jobs[0], next(job for job in jobs if job.origin == 2)
     for ms in range(1, one.entries):
         stream.delete([(ms, 0)], marks=False)
-    stream.db.delete(b"t")
+    database_of(stream).delete(b"t")
     # When they are done, then nothing is recorded
     size = len(keyspace.facts.data)
     assert not blobs.store(keyspace, one)
@@ -218,8 +218,8 @@ def test_a_block_that_only_a_copy_has_is_recorded_for_the_copy(
     keyspace = keyspace_of(stream)
     keyspace.sealing.configure(0, "zlib")
     job = keyspace.sealing.choose(1)[0]
-    stream.db.copy(b"s", stream.db, b"t", 2, [])
-    stream.db.delete(b"s")
+    database_of(stream).copy(b"s", database_of(stream), b"t", 2, [])
+    database_of(stream).delete(b"s")
     # When it is done, then the copy is recovered with it
     assert blobs.store(keyspace, job)
     again = replayed(keyspace.facts.data, blobs)
@@ -232,7 +232,7 @@ def test_a_moved_blob_is_moved_for_all_copies(stream: StoredStream, blobs: Memor
     add(stream, 100)
     store(stream, blobs)
     keyspace = keyspace_of(stream)
-    stream.db.copy(b"s", stream.db, b"t", 2, [])
+    database_of(stream).copy(b"s", database_of(stream), b"t", 2, [])
     copy = keyspace.streams[2]
     copy.delete([(3, 0)], marks=True)
     # When the blobs of a segment are moved to another
@@ -257,7 +257,7 @@ def test_an_image_refers_to_blobs_and_contains_no_bodies(
     # Given a stored stream, a changed copy, and entries that are not stored
     add(stream, 300, b"v" * 50)
     store(stream, blobs)
-    stream.db.copy(b"s", stream.db, b"t", 2, [])
+    database_of(stream).copy(b"s", database_of(stream), b"t", 2, [])
     keyspace_of(stream).streams[2].delete([(3, 0)], marks=True)
     add(stream, 5)
     blobs_read = blobs.reads
@@ -284,12 +284,12 @@ def test_deleting_what_is_stored_frees_its_segments(
     store(stream, blobs)
     keyspace = keyspace_of(stream)
     keyspace.sealing.bodies.most_bytes = 0
-    stream.db.copy(b"s", stream.db, b"t", 2, [])
+    database_of(stream).copy(b"s", database_of(stream), b"t", 2, [])
     before = keyspace.sealing.segments().copy()
     # When the original is trimmed, then nothing changes; when the copy is deleted, all is free
     stream.trim_through(100, 0)
     whole(keyspace.streams[2])
     assert keyspace.sealing.segments() == before
-    stream.db.delete(b"t")
+    database_of(stream).delete(b"t")
     keyspace.garbage.clear()
     assert keyspace.sealing.segments() == {}

@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from headwater.common.clock import SystemClock
-from headwater.server.services.clock_jumps import ClockJumps
-from headwater.server.services.turn_clock import TurnClock
+from headwater.server.services.turn_clock import ClockJumps, TurnClock
 from headwater.testing.clock import START_MS, ManualClock
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.groups.protocol.operation import Refused
 from headwater.worker import App
-from headwater.worker.store.availability import Availability
+from headwater.worker.store.connections import Availability
 from tests.worker.apps import Order, eventually, orders, working
 
 REFUSED = ConnectionRefusedError("Error 111 connecting to localhost:1. Connection refused.")

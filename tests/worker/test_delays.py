@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headwater.worker.observe.delays import ProcessDelays
-from headwater.worker.store.availability import Availability
+from headwater.worker.store.connections import Availability
 from tests.worker.apps import Store, eventually
 from tests.worker.long_jobs import Job
 from tests.worker.processes import one_worker

@@ -339,7 +339,7 @@ async def test_middleware_sees_every_way_to_publish(store: Store) -> None:
 async def test_middleware_sees_the_error_of_a_message_that_was_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headwater.worker.publish.publish_retry.RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr("headwater.worker.publish.publishing.RECONNECT_SECONDS", 0.0)
     log = Log()
     app = App("redis://localhost:1", middleware=[log])
     async with app:

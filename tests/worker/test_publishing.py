@@ -13,7 +13,7 @@ import redis
 from headwater.errors import EncodeError, HeadwaterError, NotSent
 from headwater.groups.protocol.operation import Refused
 from headwater.worker import App, Stream
-from headwater.worker.publish import publish_retry
+from headwater.worker.publish import publishing
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 
 
@@ -115,7 +115,7 @@ async def test_publishing_raises_the_error_of_the_store(store: Store) -> None:
 
 def test_errors_of_publishing_hide_the_password(peer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # Given an app whose URL has a password, and a store that ends
-    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 0.1)
     server = peer("redis-8.2")
     app = App(server.url.replace("redis://", "redis://ann:secret@"), name="sender")
     with redis.Redis.from_url(server.url) as client:

@@ -14,7 +14,7 @@ from headwater.groups.protocol.operation import Refused
 from headwater.messages import later_key
 from headwater.worker import App, Stream
 from headwater.worker.declare import stream as streams
-from headwater.worker.publish import publish_retry
+from headwater.worker.publish import publishing
 from tests.worker.apps import Order, Store, eventually
 from tests.worker.restarts import restarting
 
@@ -213,7 +213,7 @@ async def test_invalid_options_of_send_many_are_refused_before_anything_is_sent(
 async def test_the_error_for_an_unknown_outcome_says_that_sending_again_is_safe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.0)
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 0.0)
     with restarting("headwater") as server:
         async with App(server.url) as app:
             await app.send(orders, Order(0), dedupe="order-0")

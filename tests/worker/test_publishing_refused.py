@@ -23,7 +23,7 @@ from headwater.testing.files import CrashableFiles
 from headwater.testing.server import server_thread
 from headwater.worker import App, Stream
 from headwater.worker.declare import stream as streams
-from headwater.worker.publish import publish_retry
+from headwater.worker.publish import publishing
 from tests import peers
 from tests.worker.apps import Order, eventually
 from tests.worker.outages import OUTAGES, PEERS, Outage
@@ -55,7 +55,7 @@ async def test_messages_refused_during_an_outage_are_added_after_it(
     peer: StartPeer, name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a store that refuses writes
-    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 20.0)
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 20.0)
     server = peer(name)
     async with outage_of(server, outage) as look, App(server.url) as app:
         # When messages are sent in every way
@@ -80,7 +80,7 @@ async def test_messages_refused_during_an_outage_are_added_after_it(
 async def test_not_sent_has_the_reply_of_a_store_that_keeps_refusing_writes(
     peer: StartPeer, name: str, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 0.1)
     code = "(READONLY|MASTERDOWN)" if outage.code == "MASTERDOWN" else outage.code
     server = peer(name)
     async with outage_of(server, outage) as look, App(server.url) as app:
@@ -100,7 +100,7 @@ async def test_messages_wait_while_the_disk_of_headwater_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Given a Headwater server whose disk is almost full
-    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 20.0)
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 20.0)
     files, numbers = CrashableFiles(capacity=JOURNAL_FILE_BYTES + 4096), itertools.count()
     with server_thread(files=files) as server, redis.Redis.from_url(server.url) as look:
         for _ in range(5):  # a checkpoint that is tried makes a little room first

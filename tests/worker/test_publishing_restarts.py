@@ -13,7 +13,7 @@ import pytest
 
 from headwater.errors import NotSent, OutcomeUnknown
 from headwater.worker import App, Stream
-from headwater.worker.publish import publish_retry, publishing
+from headwater.worker.publish import publishing
 from tests import peers
 from tests.worker.apps import Order, eventually
 from tests.worker.restarts import Restarting, restarting
@@ -73,7 +73,7 @@ async def test_many_messages_wait_while_the_store_loads_its_data(
 ) -> None:
     # Given an app that was quiet for a while, and a store that takes long to load its data
     monkeypatch.setattr(publishing, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 30.0)
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 30.0)
     app = App(server.url)
     async with app:
         await app.send_many(orders, [Order(number) for number in range(5_000)])
@@ -105,7 +105,7 @@ async def test_messages_that_were_not_sent_raise_not_sent(
     server: Restarting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a store that does not return within the time that sending waits
-    monkeypatch.setattr(publish_retry, "RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(publishing, "RECONNECT_SECONDS", 0.1)
     app = App(server.url)
     async with app:
         await app.send(orders, Order(1))

@@ -10,16 +10,19 @@ parameter's, with hyphens. `headwater --help` imports this module: keep it light
 from __future__ import annotations
 
 import inspect
+import io
+import os
 import sys
+import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from enum import Enum
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 
-from headwater.cli.examples import EXAMPLES
+from headwater.common.names import escaped
 from headwater.errors import HeadwaterError
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -153,7 +156,6 @@ def _watching(function: Callable[..., None]) -> Callable[..., None]:
         if not watch:
             function(**given)
             return
-        from headwater.cli.watching import repeat
 
         def show() -> None:
             with suppress(click.exceptions.Exit):  # the status of one look
@@ -231,3 +233,110 @@ def confirm(question: str) -> None:
         raise HeadwaterError("there is no answer, so nothing was changed: --yes does not ask")
     if answer.strip().lower() not in ("y", "yes"):
         raise HeadwaterError("nothing was changed")
+
+
+# --- an example for each command ------------------------------------------------------------------
+
+
+EXAMPLES: Final[dict[str, str]] = {
+    "serve": "--dir data --appendfsync always",
+    "work": "shop:app --workers 4",
+    "explain": "orders billing",
+    "doctor": "--url redis://store:6379",
+    "streams list": "'orders.*' -o json",
+    "streams trim": "orders --maxlen 100000 --dry-run",
+    "groups list": "orders",
+    "groups reset": "orders billing --back 100 --dry-run",
+    "lag": "orders --max 30s",
+    "tail": "orders -f --where 'total >= 100'",
+    "add": "orders item=tea number=2",
+    "dead list": "orders",
+    "dead show": "orders 1526569498055-0",
+    "dead replay": "orders --all",
+    "dead drop": "orders 1526569498055-0",
+    "pending list": "orders billing",
+    "pending show": "orders billing 1526569498055-0",
+    "pending release": "orders billing --consumer web-1 --dry-run",
+    "pending claim": "orders billing --to web-2 --idle 10m",
+    "pending ack": "orders billing 1526569498055-0",
+    "pending bury": "orders billing --deliveries 10 --reason 'see ticket 17'",
+    "retries list": "orders billing",
+    "retries run": "orders billing 1526569498055-0",
+    "scheduled list": "orders",
+    "scheduled cancel": "orders 1526569498055-0 --dry-run",
+    "consumers list": "orders billing",
+    "consumers reap": "orders billing --unseen 1h --dry-run",
+    "history": "orders 1526569498055-0 --dir data",
+    "backup": "data /backups/monday",
+    "restore": "/backups/monday --to data2 --at 2026-11-23T09:30:00Z",
+    "repair": "data --to repaired --dry-run",
+    "check": "data",
+    "store": "data --streams",
+    "journal verify": "data",
+    "journal dump": "data --from 2026-11-23T09:30:00Z --limit 20",
+    "exporter": "--url redis://store:6379 --listen 127.0.0.1:9121",
+    "pipeline plan": "shop.toml",
+    "pipeline run": "shop.toml",
+    "pipeline status": "shop.toml",
+    "pipeline quality": "shop.toml",
+    "pipeline backfill": "shop.toml --table revenue --from 2026-11-23T00:00:00Z",
+    "pipeline replay": "shop.toml --all",
+    "pipeline repair": "shop.toml --table revenue --zone Asia/Kolkata",
+    "spark pack": "--output environment.tar.gz",
+    "spark env": "",
+    "demo": "--flights 10000",
+    "acl worker": "orders invoices",
+    "acl viewer": "--redis",
+    "acl exporter": "'orders.*'",
+    "acl spark": "orders --mode group",
+    "info": "--short",
+}
+"""The words after the command."""
+
+
+# --- --watch --------------------------------------------------------------------------------------
+
+
+SECONDS: Final = 2.0
+
+_HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+class _Screen(io.StringIO):
+    """What is printed, for the same kind of output as the real one."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+def repeat(show: Callable[[], object], *, pause: Callable[[float], object] = time.sleep) -> None:
+    """Call ``show`` and print what it prints, until Ctrl-C. On a terminal each picture replaces the one before in one
+    write, so that nothing flickers. An error is a picture too: a store may come back."""
+    terminal = sys.stdout.isatty()
+    while True:
+        screen = _Screen(terminal=terminal)
+        with redirect_stdout(screen):
+            try:
+                show()
+            except HeadwaterError as problem:
+                print(escaped(f"headwater: {problem}"))
+        lines = screen.getvalue().splitlines()
+        print(
+            _picture(lines) if terminal else "\n".join(lines),
+            end="" if terminal else "\n",
+            flush=True,
+        )
+        pause(SECONDS)
+
+
+def _picture(lines: list[str]) -> str:
+    """Return what draws the lines over the last ones; as many as the terminal has."""
+    room = (os.get_terminal_size(sys.stdout.fileno()).lines or 24) - 1
+    if len(lines) > room:
+        lines = [*lines[: room - 1], f"… {len(lines) - room + 1:,} more lines"]
+    drawn = "".join(f"{line}{_REST_OF_LINE}\n" for line in lines)
+    return f"{_HOME}{drawn}{_REST_OF_SCREEN}"

@@ -11,6 +11,7 @@ from headwater.common.model import UNKNOWN
 from headwater.engine.facts.facts import HEADROOM, ID_BYTES
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.keyspace.events import STREAM
+from headwater.engine.shared.history import StreamHistory
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
@@ -94,7 +95,7 @@ class _Subject:
 
 
 def _position(
-    arguments: Arguments, stream: StoredStream | None, *, strict: bool
+    arguments: Arguments, stream: StreamHistory | None, *, strict: bool
 ) -> tuple[int, int]:
     """The id that argument 4 means, an id or ``$``."""
     if arguments.bytes(4) == b"$":

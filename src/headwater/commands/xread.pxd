@@ -5,6 +5,7 @@ from headwater.commands.reply_tail cimport write_spans
 from headwater.commands.times cimport milliseconds
 from headwater.engine.entries.entry_block cimport EntryBlock, Span
 from headwater.engine.entries.entry_log cimport EntryLog
+from headwater.engine.shared.history cimport StreamHistory
 from headwater.engine.streams.stream cimport StoredStream
 from headwater.native.memory_c cimport append_fours, u64
 from headwater.resp.arguments cimport Arguments
@@ -94,7 +95,7 @@ cdef class NewEntries:
 
 
 @cython.locals(made=NewEntries, ms=u64, seq=u64)
-cpdef NewEntries entries_after(StoredStream stream, tuple last_seen, Py_ssize_t count)
+cpdef NewEntries entries_after(StreamHistory stream, tuple last_seen, Py_ssize_t count)
 
 @cython.locals(
     arguments=Arguments, reply=ReplyWriter, options=ReadOptions, keys=list, frozen=dict,

@@ -22,6 +22,7 @@ from headwater.common.model import MAX_U64
 from headwater.engine.bodies.sealed_block import ColdBlocks
 from headwater.engine.entries.entry_block import Span
 from headwater.engine.entries.entry_log import EntryLog
+from headwater.engine.shared.history import StreamHistory
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.warming import up_to, warm
 from headwater.errors import CommandError
@@ -285,7 +286,7 @@ class NewEntries:
             append_fours(reply.out, data, edges, span.first, span.end, span.stop())
 
 
-def entries_after(stream: StoredStream, last_seen: tuple[int, int], count: int) -> NewEntries:
+def entries_after(stream: StreamHistory, last_seen: tuple[int, int], count: int) -> NewEntries:
     """The entries after the id ``last_seen``, at most ``count`` (-1: all)."""
     made = NewEntries(stream.log)
     ms, seq = last_seen[0], last_seen[1]

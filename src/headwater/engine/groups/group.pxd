@@ -4,7 +4,7 @@ from headwater.engine.groups.consumer cimport GroupConsumer
 from headwater.engine.groups.delivery_order cimport DeliveryOrder
 from headwater.engine.entries.entry_block cimport Span
 from headwater.engine.facts.facts cimport FactBuffer
-from headwater.engine.shared.history cimport EntryHistory
+from headwater.engine.shared.history cimport StreamHistory
 from headwater.engine.shared.keyspace_state cimport KeyspaceState
 from headwater.engine.groups.pending cimport PendingList
 from headwater.native.memory_c cimport u64, word_at
@@ -14,7 +14,7 @@ cdef Py_ssize_t CONSUMER_BYTES, DELAYED_BYTES, RELEASED_BYTES
 
 
 cdef class ConsumerGroup:
-    cdef public EntryHistory stream
+    cdef public StreamHistory stream
     cdef public KeyspaceState keyspace
     cdef public FactBuffer facts
     cdef public bytes name
@@ -35,7 +35,7 @@ cdef class ConsumerGroup:
     @cython.locals(at=Py_ssize_t)
     cpdef bint owns(self, GroupConsumer consumer, u64 ms, u64 seq) except -1
     @cython.locals(
-        stream=EntryHistory, read="long long", last=tuple, done=Py_ssize_t, span=Span, at=Py_ssize_t,
+        stream=StreamHistory, read="long long", last=tuple, done=Py_ssize_t, span=Span, at=Py_ssize_t,
         ids=array.array, counted=bint, left="long long",
     )
     cpdef long long entries_read_after(self, list spans, long long count) except? -1

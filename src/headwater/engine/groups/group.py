@@ -33,7 +33,7 @@ from headwater.engine.entries.entry_block import Span
 from headwater.engine.groups.consumer import GroupConsumer
 from headwater.engine.groups.delivery_order import DeliveryOrder
 from headwater.engine.groups.pending import NOBODY, PendingList
-from headwater.engine.shared.history import EntryHistory
+from headwater.engine.shared.history import StreamHistory
 
 if TYPE_CHECKING:
     from headwater import _cython as cython
@@ -52,7 +52,7 @@ class ConsumerGroup:
 
     def __init__(
         self,
-        stream: EntryHistory,
+        stream: StreamHistory,
         name: bytes,
         gid: int,
         last_id: tuple[int, int],

@@ -185,7 +185,7 @@ def _group_created(keyspace: Keyspace, reader: FactReader) -> None:
 
 def _group_destroyed(keyspace: Keyspace, reader: FactReader) -> None:
     group = keyspace.groups[reader.take_u32()]
-    group.stream.destroy_group(group.name)
+    keyspace.streams[group.stream.sid].destroy_group(group.name)
 
 
 def _group_set_id(keyspace: Keyspace, reader: FactReader) -> None:

@@ -4,7 +4,7 @@ from headwater.engine.shared.signals cimport KeySignals
 from headwater.native.memory_c cimport u64
 
 
-cdef class EntryHistory:
+cdef class StreamHistory:
     cdef public KeyspaceState keyspace
     cdef public KeySignals db
     cdef public bytes key

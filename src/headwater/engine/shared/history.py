@@ -17,7 +17,7 @@ from headwater.engine.shared.keyspace_state import KeyspaceState
 from headwater.engine.shared.signals import KeySignals
 
 
-class EntryHistory:
+class StreamHistory:
     """What a group sees of its stream (`headwater.engine.streams.stream.StoredStream` extends it)."""
 
     def __init__(self, keyspace: KeyspaceState, db: KeySignals, key: bytes, sid: int) -> None:

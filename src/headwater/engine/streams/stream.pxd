@@ -1,7 +1,7 @@
 cimport cython
 from cpython cimport array
 from headwater.engine.facts.facts cimport FactBuffer
-from headwater.engine.shared.history cimport EntryHistory
+from headwater.engine.shared.history cimport StreamHistory
 from headwater.engine.redis_nodes.nodes cimport NodeIndex
 from headwater.native.memory_c cimport offset_at, u64, word_at
 
@@ -9,7 +9,7 @@ cdef long long MAX_ENTRIES_COUNT
 
 
 @cython.final
-cdef class StoredStream(EntryHistory):
+cdef class StoredStream(StreamHistory):
     cdef public NodeIndex nodes
     cdef public dict groups
     cdef public long long used_ms

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headwater.common.limits import MAX_ENTRIES_COUNT, SMALL_GARBAGE
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.redis_nodes.nodes import NodeIndex
-from headwater.engine.shared.history import EntryHistory
+from headwater.engine.shared.history import StreamHistory
 from headwater.engine.shared.keyspace_state import KeyspaceState
 from headwater.engine.shared.signals import KeySignals
 from headwater.engine.streams.idempotency import Idempotency
@@ -33,11 +33,11 @@ if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import offset_at, word_at
 
 
-class StoredStream(EntryHistory):
+class StoredStream(StreamHistory):
     """One stream. Facts refer to it by ``sid``. ``db`` and ``key`` are its current place."""
 
     def __init__(self, keyspace: KeyspaceState, db: KeySignals, key: bytes, sid: int) -> None:
-        EntryHistory.__init__(self, keyspace, db, key, sid)
+        StreamHistory.__init__(self, keyspace, db, key, sid)
         self.nodes = NodeIndex(keyspace.weighing)
         self.groups: dict[bytes, ConsumerGroup] = {}
         self.used_ms = 0

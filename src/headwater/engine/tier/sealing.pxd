@@ -15,4 +15,4 @@ cdef class Sealing(BlockAccount):
 
 
 @cython.locals(ids=array.array, count=Py_ssize_t, packed=SealedBlock)
-cdef object _job(block, Py_ssize_t booked)
+cdef object _job(sealing, block, Py_ssize_t booked)

@@ -54,6 +54,7 @@ _WORTH = 0.9
 class CompressionJob(NamedTuple):
     """A block to be compressed, stored, or both. Any thread may use it, except for ``block``."""
 
+    sealing: Sealing
     block: EntryBlock
     data: bytearray
     """The bytes to compress; empty if ``packed`` is set."""
@@ -149,7 +150,7 @@ class Sealing(BlockAccount):
         while self.storing and self.unstored and len(jobs) < most:
             block = self.unstored.popleft()()
             if block is not None and block.packed is not None and block.packed.blob is None:
-                jobs.append(_job(block, 0))
+                jobs.append(_job(self, block, 0))
         return jobs + self._choose_hot(most - len(jobs), self.budget)
 
     def _choose_hot(self, most: int, budget: int) -> list[CompressionJob]:
@@ -168,7 +169,7 @@ class Sealing(BlockAccount):
                     continue
                 block.close()
             if block.books == HOT:
-                jobs.append(_job(block, block.booked))
+                jobs.append(_job(self, block, block.booked))
                 excess -= block.booked
                 self._in_jobs += block.booked
         return jobs
@@ -229,7 +230,7 @@ class Sealing(BlockAccount):
             most -= 1
 
 
-def _job(block: EntryBlock, booked: int) -> CompressionJob:
+def _job(sealing: Sealing, block: EntryBlock, booked: int) -> CompressionJob:
     """Return the job for a closed or sealed block."""
     ids = block.known_ids()
     count = len(ids) // 2
@@ -238,5 +239,5 @@ def _job(block: EntryBlock, booked: int) -> CompressionJob:
     packed, text = block.packed, block.packed_ids()
     marks = marks_of(block.offsets, len(block.data)) if packed is None else packed.marks
     return CompressionJob(
-        block, block.data, packed, booked, block.origin, first, last, count, text, marks
+        sealing, block, block.data, packed, booked, block.origin, first, last, count, text, marks
     )

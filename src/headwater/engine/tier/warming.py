@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
+from headwater.engine.bodies.block_account import BlockAccount
 from headwater.engine.bodies.bodies import Wanted
 from headwater.engine.bodies.sealed_block import ColdBlocks, SealedBlock
 from headwater.engine.entries.entry_block import EntryBlock, Span
 from headwater.engine.entries.entry_log import EntryLog
-from headwater.engine.tier.sealing import Sealing
 
 READ_AHEAD_BYTES = 1024 * 1024
 """How many bytes of entries are read ahead of a scan, and at once where it is not known how many a command
@@ -24,7 +24,7 @@ Read = tuple[EntryLog, list[Span]]
 
 
 def warm(
-    sealing: Sealing,
+    sealing: BlockAccount,
     reads: Sequence[Read],
     missed: Iterable[SealedBlock] = (),
     *,

@@ -30,7 +30,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator
-from typing import Literal, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 from headwater.common.clock import Clock, SystemClock
 from headwater.common.limits import JOURNAL_FILE_BYTES, MAX_RECORD_GROUP_BYTES
@@ -52,7 +52,6 @@ from headwater.journal.log.flusher import INTERVAL_SECONDS, Flusher
 from headwater.journal.log.recovery import Recovery
 from headwater.journal.log.reserve import Reserve
 from headwater.journal.log.starting import begin
-from headwater.journal.log.statistics import JournalStatistics
 from headwater.journal.log.writing import Writer
 
 
@@ -412,3 +411,27 @@ class Journal:
         if isinstance(error, OSError | AssertionError):
             raise NodePoisoned(self.failure) from error
         raise error
+
+
+# --- statistics for INFO --------------------------------------------------------------------------
+
+
+class JournalStatistics(NamedTuple):
+    """The statistics of ``INFO persistence``. Sizes are bytes of records, not of allocated space."""
+
+    current_bytes: int
+    """The size of the image and of all records in journal files."""
+    base_bytes: int
+    """The value of ``current_bytes`` at the start, or when the last image was taken into use."""
+    files: int
+    """The number of journal files that have records, and of the one that is written."""
+    fsyncs: int
+    delayed_fsyncs: int
+    durable_turn: int
+    """The last turn that is known to be completely on disk. Not maintained with ``always``."""
+    failure: str | None
+    """Why nothing more is written until a restart."""
+    flusher_late_s: float
+    """For how long the thread that flushes has not looked for unsynced data, in seconds; 0 if there is none."""
+    refusal: str | None
+    """Why writes are refused now: the next file cannot be created, and this one is nearly full."""

@@ -26,7 +26,7 @@ Rule 5. Files are numbered without a gap, from the first that MANIFEST names to 
 Rule 6. Records that end before the floor of MANIFEST are damage.
 Rule 7. A bad record that one flipped bit explains is damage (`headwater.journal.log.flipped`).
 
-Then `headwater.journal.log.repair` changes the files.
+Then `headwater.journal.log.starting` changes the files.
 """
 
 from __future__ import annotations

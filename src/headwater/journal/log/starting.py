@@ -12,9 +12,11 @@ import logging
 
 from headwater.errors import StoreUnusable
 from headwater.journal.disk.files import Files
+from headwater.journal.format.failures import MANIFEST_NAME
+from headwater.journal.format.names import TEMPORARY_SUFFIX, is_unfinished, number_of
 from headwater.journal.format.records import FILE_HEADER_BYTES, Synced
 from headwater.journal.log.recovery import Recovery
-from headwater.journal.log.repair import repair
+from headwater.journal.log.report import Cut
 from headwater.journal.log.reserve import Reserve
 from headwater.journal.log.writing import Writer
 
@@ -64,3 +66,81 @@ def _write_manifest(files: Files, recovery: Recovery, last: int, seed: int) -> N
         log.warning("the file MANIFEST in %s could not be written: %s", files.path(""), error)
         return
     catalog.remove_old()
+
+
+log = logging.getLogger("headwater.journal")
+
+# --- making the files contain exactly what a recovery returned ------------------------------------
+#
+# Everything after a cut is overwritten with zeros, durably, before anything new is written, so that an old record can
+# never follow a new one. What no fact ``synced`` confirms as durable is written again before it is relied on: after a
+# failed fsync, the content of a file or directory may be in memory only and never reach the disk. What MANIFEST names
+# was durable before it was named. A spare with a damaged header is removed, after MANIFEST names it no more. The
+# reserve creates it again.
+
+
+_ZEROS = bytes(1024 * 1024)
+
+
+def repair(files: Files, recovery: Recovery) -> None:
+    """Make the files contain exactly what ``recovery.batches`` returned, durably.
+
+    Raises `OSError` as the disk does.
+    """
+    for name in files.names():
+        if is_unfinished(name):
+            files.remove(name)
+    _remove_damaged_spare(files, recovery)
+    _rename_again(files, recovery)
+    kept = {file.name for file in (recovery.current, *recovery.spares)}
+    cuts = [cut for cut in recovery.cuts if cut.file in kept]
+    for cut in cuts:
+        _write_zeros(files, cut)
+    name = recovery.current.name
+    start = FILE_HEADER_BYTES
+    if recovery.last_synced.number == recovery.current.number:
+        start = recovery.last_synced.offset
+    if recovery.end > start:
+        files.write(name, start, files.read(name, recovery.end - start, start))
+    for touched in sorted({name, *(cut.file for cut in cuts)}):
+        files.sync(touched)
+    files.sync_directory()
+
+
+def _remove_damaged_spare(files: Files, recovery: Recovery) -> None:
+    """Apply rule 3. Where MANIFEST cannot be replaced the file stays: a new one will replace it."""
+    name, catalog = recovery.damaged_spare, recovery.catalog
+    if name is None:
+        return
+    if catalog.manifest is not None and number_of(name) <= catalog.last:
+        try:
+            catalog.replace(catalog.manifest._replace(last=number_of(name) - 1))
+        except OSError as error:
+            log.warning("%s was not replaced: %s", files.path(MANIFEST_NAME), error)
+            return
+    files.remove(name)
+
+
+def _rename_again(files: Files, recovery: Recovery) -> None:
+    """Apply rule 2 to names. A file with records has a durable name, as has one that MANIFEST names. The first
+    other file without records is renamed and renamed back; the files after it are removed before that, so
+    that a crash leaves no gap."""
+    empty = [file for file in recovery.spares if file.number > recovery.catalog.last]
+    if recovery.end == FILE_HEADER_BYTES and recovery.current.number > recovery.catalog.last:
+        empty.insert(0, recovery.current)
+    for file in reversed(empty[1:]):
+        files.remove(file.name)
+        files.sync_directory()
+    for file in empty[:1]:
+        files.rename(file.name, file.name + TEMPORARY_SUFFIX)
+        files.rename(file.name + TEMPORARY_SUFFIX, file.name)
+    removed = set(empty[1:])
+    recovery.spares = [file for file in recovery.spares if file not in removed]
+
+
+def _write_zeros(files: Files, cut: Cut) -> None:
+    done = 0
+    while done < cut.length:
+        count = min(cut.length - done, len(_ZEROS))
+        files.write(cut.file, cut.offset + done, _ZEROS[:count])
+        done += count

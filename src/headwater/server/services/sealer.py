@@ -169,8 +169,8 @@ class Sealer:
             self._sealed_bytes -= _sealed_bytes(job)
             if failure is not None:
                 self._pause_storing(failure)
-            if job.block.sealing is not keyspace.sealing:  # after DEBUG RELOAD
-                job.block.sealing.settle(job, codec, wire)
+            if job.sealing is not keyspace.sealing:  # after DEBUG RELOAD
+                job.sealing.settle(job, codec, wire)
             else:
                 mark = records.begin()
                 try:

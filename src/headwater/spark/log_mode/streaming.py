@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -40,7 +40,6 @@ from headwater.spark.core.queries import Register
 from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.backend import Backend, read_task
-from headwater.spark.log_mode.batch_only import refuse_batch_options
 from headwater.spark.log_mode.offsets import (
     Offset,
     end_offset,
@@ -58,10 +57,10 @@ from headwater.spark.log_mode.partitions import (
 )
 from headwater.spark.log_mode.removed import finding_of, is_continued, remembered
 from headwater.spark.log_mode.rest import Rest
-from headwater.spark.log_mode.trigger_limits import allowances
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 _log = logging.getLogger("headwater.spark")
 
@@ -393,3 +392,80 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 looks[stream] = at, None  # the next batch reports it
             else:
                 looks[stream] = self._judged(stream, at, shorter)
+
+
+# --- options that a streaming read refuses --------------------------------------------------------
+
+
+_BATCH_ONLY: Final = {
+    "endingId or endingTimestamp": "a streaming query has no end; remove it, or use read",
+    "inferSchema": "a query's columns must not change when it is restarted. Infer them once, with a "
+    "batch read, and pass the result to readStream with .schema(…)",
+    "pushdown": "Spark does not push filters into a streaming read; remove it",
+}
+
+
+def refuse_batch_options(options: SourceOptions) -> None:
+    """Raise `DeclarationError` for an option that works only in a batch read."""
+    asked = {
+        "endingId or endingTimestamp": options.ending != "latest",
+        "inferSchema": options.infer_schema,
+        "pushdown": options.pushdown,
+    }
+    for name, given in asked.items():
+        if given:
+            raise DeclarationError(f"{name} is for batch reads: {_BATCH_ONLY[name]}")
+
+
+# --- maxEntriesPerTrigger and maxBytesPerTrigger --------------------------------------------------
+#
+# The number of entries is exact. Bytes are an estimate, because the driver reads no bodies: an entry's size is its
+# stream's memory divided by the number of entries. A batch with anything to read has at least one entry.
+
+
+def allowances(
+    wanted: Mapping[str, int],
+    *,
+    entries: int | None,
+    size: int | None,
+    weigh: Callable[[Sequence[str]], Mapping[str, int]],
+) -> dict[str, int]:
+    """Return how many entries of each stream a batch may take; earlier streams have priority.
+
+    ``entries`` and ``size`` (bytes) limit the whole batch. ``weigh`` returns the sizes of the streams' entries,
+    and is called only if it is needed.
+
+    >>> allowances({"a": 9, "b": 9}, entries=None, size=1000, weigh=lambda _: {"a": 100, "b": 300})
+    {'a': 5, 'b': 1}
+    """
+    allowed = dict(wanted)
+    hungry = [stream for stream, want in wanted.items() if want]
+    if size is not None and hungry:
+        weights = weigh(hungry)
+        heavy = {stream: wanted[stream] * weights[stream] for stream in hungry}
+        dealt = shares(heavy, size)
+        allowed |= {stream: dealt[stream] // weights[stream] for stream in hungry}
+        if not any(allowed.values()):
+            allowed[hungry[0]] = 1
+    return allowed if entries is None else shares(allowed, entries)
+
+
+def shares(wanted: Mapping[str, int], limit: int) -> dict[str, int]:
+    """Divide ``limit`` evenly among streams; what one stream does not need goes to the others.
+
+    No stream waits for another, however long the other's backlog is. If there is less than one for each
+    stream, the first ones get it.
+
+    >>> shares({"a": 100, "b": 2, "c": 100}, 10)
+    {'a': 4, 'b': 2, 'c': 4}
+    """
+    dealt = dict.fromkeys(wanted, 0)
+    left = min(limit, sum(wanted.values()))
+    while left:
+        hungry = [stream for stream, want in wanted.items() if dealt[stream] < want]
+        portion = max(1, left // len(hungry))
+        for stream in hungry[:left]:
+            given = min(portion, wanted[stream] - dealt[stream])
+            dealt[stream] += given
+            left -= given
+    return dealt

@@ -18,11 +18,11 @@ from typing import (
 )
 
 from headwater.common.durations import milliseconds
+from headwater.common.model import MIN_ID, StreamID, id_before
 from headwater.errors import DeclarationError
 from headwater.groups.reading.poison import MAX_CRASHES
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.declare.dependencies import Dependency, all_of
-from headwater.worker.declare.group_start import group_start
 from headwater.worker.declare.handlers import Bound, Call, bind
 from headwater.worker.declare.limit import ConsumerLimits, Limit, declared_limits
 from headwater.worker.declare.retry import Backoff
@@ -528,3 +528,41 @@ def known(options: Mapping[str, object], declared: type) -> None:
     ]
     if missing:
         raise DeclarationError(f"a consumer needs {', '.join(f'{name}=' for name in missing)}")
+
+
+# --- where a new group begins to read -------------------------------------------------------------
+
+
+WORDS = {"beginning": str(MIN_ID), "new": "$"}
+
+
+def group_start(start: str | datetime) -> str:
+    """Return the id after which a group begins that is created with this ``start``.
+
+    >>> from datetime import datetime, timezone
+    >>> group_start("beginning"), group_start("new"), group_start("1526569498055-3")
+    ('0-0', '$', '1526569498055-3')
+    >>> group_start(datetime(2018, 5, 17, 15, 4, 58, 55_000, tzinfo=timezone.utc))
+    '1526569498054-18446744073709551615'
+    """
+    if isinstance(start, datetime):
+        return _before(start)
+    if start in WORDS:
+        return WORDS[start]
+    try:
+        return str(StreamID.parse(start))
+    except (ValueError, AttributeError):
+        raise DeclarationError(
+            f"start={start!r} must be 'beginning', 'new', the id of an entry such as "
+            "'1526569498055-0', or a datetime with a time zone"
+        ) from None
+
+
+def _before(moment: datetime) -> str:
+    """Return the greatest id before ``moment``."""
+    if moment.tzinfo is None:
+        raise DeclarationError(
+            f"start={moment!r} has no time zone, so it is ambiguous: use datetime(…, tzinfo=timezone.utc)"
+        )
+    ms = round(moment.timestamp() * 1000)
+    return str(StreamID(*id_before(ms, 0))) if ms > 0 else str(MIN_ID)

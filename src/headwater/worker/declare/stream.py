@@ -7,14 +7,14 @@ from copy import copy
 from datetime import timedelta
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, overload
 from weakref import WeakSet
+from zlib import crc32
 
 from headwater.common.durations import milliseconds
-from headwater.errors import DeclarationError, HeadwaterError
+from headwater.errors import DeclarationError, EncodeError, HeadwaterError
 from headwater.groups.settling.adding import Adding, Once, Replicas
 from headwater.groups.settling.settling import Addition
 from headwater.messages import EXPIRES_FIELD, codec_for
 from headwater.worker.declare.open_apps import OpenApp, open_apps
-from headwater.worker.declare.partitions import check_partitions, partition_name, partition_of
 from headwater.worker.declare.scheduled import Scheduled
 
 M = TypeVar("M")
@@ -429,3 +429,67 @@ def _check(name: object, maxlen: object) -> None:
         raise DeclarationError(f"a stream needs a name, not {name!r}")
     if maxlen is not None and not (type(maxlen) is int and 1 <= maxlen < 2**63):
         raise DeclarationError(f"stream {name!r}: maxlen={maxlen!r} must be an integer, at least 1")
+
+
+# --- partitions -----------------------------------------------------------------------------------
+#
+#     orders ──key──▶ orders.{0}, orders.{1}, …, orders.{7}
+#
+# A key's partition depends only on the key and the number of partitions: not on the process, the version of Python, or
+# the client. The partition's number is the hash tag of its name, so partition 3 of one stream and partition 3 of
+# another are in the same slot of a cluster, with all their related keys.
+
+
+MOST = 1_024
+
+
+def partition_name(stream: str, number: int) -> str:
+    """Return the name of a partition's stream.
+
+    >>> partition_name("orders", 3)
+    'orders.{3}'
+    """
+    return f"{stream}.{{{number}}}"
+
+
+def partition_of(key: object, partitions: int) -> int:
+    """Return the number of the key's partition: CRC-32 of its text in UTF-8, modulo ``partitions``.
+
+    Raises `EncodeError` if the key is not a string, bytes or an integer, because its text may change.
+
+    >>> partition_of("ann", 8), partition_of(17, 8), partition_of("17", 8)
+    (3, 2, 2)
+    """
+    if isinstance(key, bool) or not isinstance(key, str | bytes | int):
+        raise EncodeError(
+            f"key {key!r:.100} of type {type(key).__name__} cannot choose a partition: it must be a "
+            "string, bytes or a whole number"
+        )
+    data = key if isinstance(key, bytes) else str(key).encode("utf-8", "surrogatepass")
+    return crc32(data) % partitions
+
+
+def check_partitions(stream: str, partitions: object, key: object) -> None:
+    """Raise `DeclarationError` for a wrong number of partitions, a missing key, or an unsuitable name."""
+    if partitions is None:
+        if key is not None:
+            raise DeclarationError(
+                f"stream {stream!r}: key= chooses a partition, but the stream has none: add partitions="
+            )
+        return
+    if not isinstance(partitions, int) or isinstance(partitions, bool):
+        raise DeclarationError(f"stream {stream!r}: partitions={partitions!r} must be an integer")
+    if not 1 <= partitions <= MOST:
+        raise DeclarationError(
+            f"stream {stream!r}: partitions={partitions} must be from 1 to {MOST}"
+        )
+    if not callable(key):
+        raise DeclarationError(
+            f"stream {stream!r}: partitions={partitions} needs key=, a function of the message that "
+            "chooses its partition, as in `lambda order: order.customer_id`"
+        )
+    if "{" in stream:
+        raise DeclarationError(
+            f"stream {stream!r} has a hash tag in its name, which would decide the slot of all its "
+            "partitions: use a name without braces"
+        )
