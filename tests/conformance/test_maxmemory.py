@@ -10,8 +10,8 @@ import pytest
 
 from headwater.commands.table import COMMANDS
 from headwater.config.config import Config
-from headwater.server.services import sealer
 from headwater.server.services.memory_use import STARTUP_BYTES
+from headwater.server.services.storage import sealer
 from headwater.testing.node import LocalStore, Word, request
 from headwater.testing.replies import Failure, Simple
 from headwater.testing.server import server_thread

@@ -51,8 +51,8 @@ class GoldenStore(LocalStore):
 
     def _open(self) -> Node:
         node = super()._open()
-        assert node.services.segments is not None
-        node.services.segments.writer._segment_bytes = SEGMENT_BYTES
+        assert node.services.storage.segments is not None
+        node.services.storage.segments.writer._segment_bytes = SEGMENT_BYTES
         return node
 
     def _journal(self, files: CrashableFiles) -> Journal:
@@ -218,7 +218,7 @@ def played() -> GoldenStore:
     for number in range(31, 50):
         client("CONFIG", "SET", "stream-hot-bytes", 0 if number < 40 else 1_000_000)
         client("XADD", "s", f"{number}-1", "n", number, "pad", "y" * number)
-    store.node.services.checkpoints.write_now()
+    store.node.services.storage.checkpoints.write_now()
     client("CONFIG", "SET", "stream-hot-bytes", 0)
     store.cold = True
     play(store, again=True)

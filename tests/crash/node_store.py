@@ -1,7 +1,7 @@
 """A store with small files for campaigns of crashes, its content with every byte of its entries, and its checkpoints.
 
 A checkpoint has two parts, between which turns run: the rotation, and the image that the helper process builds from the
-files alone, which is then taken into use. As in `headwater.server.services.checkpoints`, segments are removed after
+files alone, which is then taken into use. As in `headwater.server.services.storage.checkpoints`, segments are removed after
 that, and then sparse segments are compacted.
 """
 
@@ -20,8 +20,8 @@ from headwater.journal.images.rotation import Rotation
 from headwater.journal.log.journal import Journal
 from headwater.persistence.building import build_image
 from headwater.persistence.order import BuiltImage, CheckpointOrder
-from headwater.server.services import compactions
 from headwater.server.services.state import NEVER
+from headwater.server.services.storage import compactions
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.files import CrashableFiles
@@ -63,7 +63,7 @@ class SmallFiles(LocalStore):
         if self._given is not None:
             self.files, self._given = self._given, None
         node = super()._open()
-        segments = node.services.segments
+        segments = node.services.storage.segments
         assert segments is not None
         segments.writer._segment_bytes = SEGMENT_BYTES
         return node
@@ -132,14 +132,14 @@ class HelpedCheckpoint:
         return unneeded
 
     def _begin_others_at(self, when: float) -> None:
-        self._store.node.services.checkpoints._retry_at = when
+        self._store.node.services.storage.checkpoints._retry_at = when
 
 
 def checkpoint_now(store: LocalStore) -> None:
     """Write an image of the state in memory, as a clean stop does it. Raises `OSError` if none was written."""
     journal, _segments = _parts(store)
     before = journal.image
-    store.node.services.checkpoints.write_now()
+    store.node.services.storage.checkpoints.write_now()
     if journal.image is before:
         raise CheckpointRefused("no image was written")
 
@@ -150,7 +150,7 @@ class CheckpointRefused(HeadwaterError):
 
 def compact(store: LocalStore) -> int:
     """Compact sparse segments, as a checkpoint of a helper does it at its end. Return how many bytes were moved."""
-    compacting = store.node.services.compactions
+    compacting = store.node.services.storage.compactions
     before = compacting.moved_bytes
     with store.node.lock:
         compacting.begin()
@@ -161,4 +161,4 @@ def compact(store: LocalStore) -> int:
 
 
 def _parts(store: LocalStore) -> Any:
-    return store.node.journal, store.node.services.segments
+    return store.node.journal, store.node.services.storage.segments

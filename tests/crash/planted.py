@@ -114,7 +114,7 @@ FAULTS: dict[str, Fault] = {
         "silent",
     ),
     "a segment deleted while referenced": Fault(
-        "server/services/segments.py",
+        "server/services/storage/segments.py",
         "        return [one for one in there if not any(one in numbers for numbers in referenced)]\n",
         "        return list(there)\n",
         "cold",

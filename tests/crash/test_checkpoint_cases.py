@@ -66,7 +66,7 @@ def test_what_is_trimmed_between_the_job_and_its_record_stays_trimmed(
     store.crash()
     assert broken_invariants(store.node.keyspace) == []
     assert [store.client()("XRANGE", key, "-", "+") for key in ("s", "t")] == expected
-    store.node.services.checkpoints.write_now()
+    store.node.services.storage.checkpoints.write_now()
     store.crash()
     assert [store.client()("XRANGE", key, "-", "+") for key in ("s", "t")] == expected
 
@@ -78,7 +78,7 @@ def test_damage_in_an_id_part_gives_no_wrong_answer(copies: int) -> None:
     client = store.client()
     expected = client("XRANGE", "s", "-", "+")
     assert isinstance(expected, list)
-    store.node.services.checkpoints.write_now()
+    store.node.services.storage.checkpoints.write_now()
     store.crash()
     assert store.files is not None
     journal = store.node.journal
@@ -145,12 +145,12 @@ def test_a_rotation_while_idle_repeated_changes_nothing() -> None:
     store = cold_store()
     client = store.client()
     expected = client("XRANGE", "s", "-", "+")
-    store.node.services.checkpoints.write_now()
+    store.node.services.storage.checkpoints.write_now()
     assert store.files is not None
     journals = [name for name in store.files.names() if name.startswith("journal")]
     # When more checkpoints are written, with a crash between them
     for _ in range(3):
-        store.node.services.checkpoints.write_now()
+        store.node.services.storage.checkpoints.write_now()
         store.crash()
     # Then there are no more files, and nothing is lost
     assert [name for name in store.files.names() if name.startswith("journal")] == journals

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import ClassVar
 
-from headwater.server.services import compactions
+from headwater.server.services.storage import compactions
 from headwater.testing.clock import ManualClock
 from headwater.testing.node import LocalStore
 from tests.alarms import listening

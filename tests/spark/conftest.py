@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from headwater.spark.core.options import parse_options
-from headwater.spark.core.planners import planner
-from headwater.spark.core.planning import Planner
+from headwater.spark.core.planning.planners import planner
+from headwater.spark.core.planning.planning import Planner
 from headwater.spark.core.store import SourceStore
 from headwater.testing.server import server_process
 from tests import peers

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headwater.errors import HeadwaterError
-from headwater.spark.core.idle_counters import IdleCounters
+from headwater.spark.core.idle import IdleCounters
 from headwater.spark.core.options import parse_options
 from headwater.spark.core.store import SourceStore
 from tests.spark.members import member_query

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headwater.errors import DataLoss
-from headwater.spark.core.lua_planning import LuaPlanner
-from headwater.spark.core.split_planning import SplitPlanner
+from headwater.spark.core.planning.lua_planning import LuaPlanner
+from headwater.spark.core.planning.split_planning import SplitPlanner
 from tests.spark.archives import Table, archive, archiver
 from tests.spark.queries import Query, ranges_of
 from tests.spark.stores import Shop

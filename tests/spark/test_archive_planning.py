@@ -13,7 +13,7 @@ from headwater.errors import DataLoss
 from headwater.spark.archive.planning import ArchivePlanner
 from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.options import parse_options
-from headwater.spark.core.planning import CutRange, Look
+from headwater.spark.core.planning.planning import CutRange, Look
 from headwater.spark.core.positions import Position, ReadSpan
 from tests.spark.archives import archive
 from tests.spark.stores import Shop, count_requests

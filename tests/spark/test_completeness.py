@@ -18,8 +18,7 @@ from headwater.spark.core.completeness import (
     was_set_back,
 )
 from headwater.spark.core.options import QUERY, SourceOptions, parse_options
-from headwater.spark.core.positions import Position, ReadSpan
-from headwater.spark.core.state import StreamState
+from headwater.spark.core.positions import Position, ReadSpan, StreamState
 from headwater.spark.log_mode.offsets import (
     end_offset,
     initial_offset,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import redis
 
-from headwater.spark.core.idle_counters import IdleCounters
-from headwater.spark.core.lua_planning import LuaPlanner
-from headwater.spark.core.split_planning import SplitPlanner
+from headwater.spark.core.idle import IdleCounters
+from headwater.spark.core.planning.lua_planning import LuaPlanner
+from headwater.spark.core.planning.split_planning import SplitPlanner
 from headwater.spark.core.store import SourceStore
 from tests.spark.queries import Query
 from tests.spark.stores import Shop, count_requests

@@ -11,12 +11,11 @@ import pytest
 from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError
 from headwater.spark.core import counters
-from headwater.spark.core.ids import after, before
-from headwater.spark.core.lua_planning import LuaPlanner
 from headwater.spark.core.options import parse_options
-from headwater.spark.core.planning import Planner
-from headwater.spark.core.positions import Position, ReadSpan
-from headwater.spark.core.split_planning import SplitPlanner
+from headwater.spark.core.planning.lua_planning import LuaPlanner
+from headwater.spark.core.planning.planning import Planner
+from headwater.spark.core.planning.split_planning import SplitPlanner
+from headwater.spark.core.positions import Position, ReadSpan, after, before
 from headwater.spark.core.store import SourceStore
 from tests.spark.stores import Shop
 

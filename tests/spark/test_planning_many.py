@@ -9,8 +9,8 @@ import pytest
 
 from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import DeclarationError
-from headwater.spark.core.planners import planner
-from headwater.spark.core.planning import Planner
+from headwater.spark.core.planning.planners import planner
+from headwater.spark.core.planning.planning import Planner
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.store import SourceStore
 from tests.spark.stores import Shop, count_requests
@@ -144,8 +144,8 @@ def test_long_streams_are_walked_together_with_short_ones(
     shop: Shop, plans: Planner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given streams that need up to a hundred calls, and more of them than one request has calls
-    monkeypatch.setattr("headwater.spark.core.lua_planning._BUDGET", 12)
-    monkeypatch.setattr("headwater.spark.core.lua_planning._TOGETHER", 4)
+    monkeypatch.setattr("headwater.spark.core.planning.lua_planning._BUDGET", 12)
+    monkeypatch.setattr("headwater.spark.core.planning.lua_planning._TOGETHER", 4)
     lengths = {f"m{number}": length for number, length in enumerate((1, 100, 3, 0, 40, 7, 99, 12))}
     for name, length in lengths.items():
         shop.add(name, range(1, length + 1) or [1])

@@ -54,7 +54,7 @@ def stored_bytes(store: LocalStore) -> int:
 
 def finish_segment(store: LocalStore) -> None:
     """End the segment that is being written, as a full one is ended."""
-    segments = store.node.services.segments
+    segments = store.node.services.storage.segments
     assert segments is not None
     segments.writer.finish()
 

@@ -328,7 +328,7 @@ def test_entries_that_only_a_reply_refers_to_leave_memory(change: str) -> None:
         left.append(sealing.hot_bytes + sealing.kept_bytes)
         assert stored_bytes(store) > 20_000
         next_segment(store)
-        store.node.services.checkpoints.write_now()
+        store.node.services.storage.checkpoints.write_now()
         segments.update(sealing.segments())
 
     # When the stream is gone, blocks are stored and checkpoints are written
@@ -340,7 +340,7 @@ def test_entries_that_only_a_reply_refers_to_leave_memory(change: str) -> None:
     assert list(segments) == [1, 2]
     assert wire == expected
     # And afterwards nothing of it is left, and nothing is recovered
-    store.node.services.checkpoints.write_now()
+    store.node.services.storage.checkpoints.write_now()
     assert store.files is not None
     assert sealing.segments().get(1, 0) < segments[1] / 5
     assert segment_numbers(store.files) == list(sealing.segments())

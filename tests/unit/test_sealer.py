@@ -14,8 +14,8 @@ from headwater.config.config import Config
 from headwater.engine.bodies import codecs
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.server.services import sealer as sealing_thread
-from headwater.server.services.sealer import SealingResult
+from headwater.server.services.storage import sealer as sealing_thread
+from headwater.server.services.storage.sealer import SealingResult
 from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Simple
 from tests.unit.cold import store_all

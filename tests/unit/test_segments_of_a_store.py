@@ -9,7 +9,7 @@ from headwater.engine.check import broken_invariants
 from headwater.journal.segments.segments import segment_name, segment_numbers
 from headwater.persistence.checking import check_store
 from headwater.persistence.reading import keyspace_at
-from headwater.server.services import compactions, sealer
+from headwater.server.services.storage import compactions, sealer
 from headwater.testing.node import LocalStore
 from tests.unit.cold import (
     fill,
@@ -51,7 +51,7 @@ def info(store: LocalStore) -> bytes:
 
 def checkpoint(store: LocalStore) -> None:
     """Write an image in this process."""
-    store.node.services.checkpoints.write_now()
+    store.node.services.storage.checkpoints.write_now()
 
 
 def test_a_crash_loses_nothing_that_is_on_disk() -> None:
@@ -359,7 +359,7 @@ def test_a_sparse_segment_is_compacted_and_removed() -> None:
     client("XTRIM", "s", "MAXLEN", "100")
     before = client("XRANGE", "s", "-", "+")
     # When it is compacted
-    compacting = store.node.services.compactions
+    compacting = store.node.services.storage.compactions
     with store.node.lock:
         compacting.begin()
     compacting.wait()
@@ -387,7 +387,7 @@ def test_a_compaction_moves_copies_with_their_source() -> None:
     client("XDEL", "copy", "950-1")
     before = [client("XRANGE", key, "-", "+") for key in ("s", "copy")]
     # When it is compacted, a checkpoint removes it, and the store crashes
-    compacting = store.node.services.compactions
+    compacting = store.node.services.storage.compactions
     with store.node.lock:
         compacting.begin()
     compacting.wait()

@@ -205,7 +205,7 @@ def settings_of(store: LocalStore) -> list[str]:
 def test_config_set_refuses_a_missing_file_and_changes_nothing(
     store: LocalStore, name: str
 ) -> None:
-    before, context = settings_of(store), store.node.services.tls
+    before, context = settings_of(store), store.node.services.clients.tls
     answer = store.client()("CONFIG", "SET", "appendfsync", "no", name, "/nowhere/file.pem")
     assert isinstance(answer, Failure)
     said = answer.text.decode()
@@ -214,7 +214,7 @@ def test_config_set_refuses_a_missing_file_and_changes_nothing(
     )
     assert settings_of(store) == before
     assert store.node.services.config.appendfsync == "everysec"
-    assert store.node.services.tls is context
+    assert store.node.services.clients.tls is context
 
 
 def test_config_set_refuses_a_file_of_the_wrong_kind(store: LocalStore, made: Certificates) -> None:
@@ -251,7 +251,7 @@ def test_a_failing_disk_in_the_same_command_leaves_the_context_unchanged(
     flags = made.settings(tls_port=1)
     store = LocalStore(config=load(flags=flags.items(), environ={}))
     client, in_force = store.client(), make_context(store.node.services.config)
-    store.node.services.tls = in_force
+    store.node.services.clients.tls = in_force
     assert client("CONFIG", "SET", "appendfsync", "no") == Simple(b"OK")
     for _ in range(2):  # the first still needs its fsync
         client("SET", "k", "v")
@@ -263,7 +263,7 @@ def test_a_failing_disk_in_the_same_command_leaves_the_context_unchanged(
     # Then it fails, and neither changes
     assert isinstance(answer, Failure)
     assert b"appendfsync" in answer.text
-    assert store.node.services.tls is in_force
+    assert store.node.services.clients.tls is in_force
 
 
 def test_config_set_accepts_single_files_while_tls_is_not_used(made: Certificates) -> None:

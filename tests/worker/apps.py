@@ -16,7 +16,7 @@ import redis.exceptions
 
 from headwater.messages import DeadLetter, dead_letter_stream, parse_dead_letter
 from headwater.worker import App, Backoff, Dead, Limit, Stream
-from headwater.worker.running import Running
+from headwater.worker.running import Running, Surroundings
 from headwater.worker.store.clocks import LoopClock
 from headwater.worker.store.connections import Connections
 
@@ -122,9 +122,7 @@ async def eventually(condition: Callable[[], Any], what: str = "") -> Any:
 
 def worker(app: App) -> Running:
     """A worker of this app in this process. Several of them act like several processes."""
-    return Running(
-        app.consumers, connections=Connections(app.url), clock=LoopClock(), chance=Random(1)
-    )
+    return Running(app.consumers, around=Surroundings(Connections(app.url), LoopClock(), Random(1)))
 
 
 @asynccontextmanager

@@ -49,9 +49,7 @@ class Shop:
         """Run the worker, and enter the block when every consumer waits for messages."""
         await self.store.look.ping()  # opens this test's connection
         async with working(self.app) as running:
-            await eventually(
-                lambda: all(loop.flow.in_flight.member for loop in running.loops.values())
-            )
+            await eventually(lambda: all(loop.in_flight.member for loop in running.loops.values()))
             await eventually(lambda: all(loop.fetcher._in_read for loop in running.loops.values()))
             yield running
             self.holding.set()

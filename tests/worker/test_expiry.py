@@ -16,7 +16,7 @@ from headwater.groups.settling import dead_letters, replay
 from headwater.messages import dead_letter_stream
 from headwater.operations.explaining import explained, look
 from headwater.worker import Again, App, Batch, Delivery, Ending, Middleware
-from headwater.worker.running import Running
+from headwater.worker.running import Running, Surroundings
 from headwater.worker.store.clocks import LoopClock
 from headwater.worker.store.connections import Connections
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
@@ -327,9 +327,7 @@ async def test_a_wrong_clock_of_a_worker_changes_nothing(store: Store) -> None:
     async def bill(order: Order) -> None:
         seen.append(order.id)
 
-    running = Running(
-        app.consumers, connections=Connections(app.url), clock=Ahead(), chance=Random(1)
-    )
+    running = Running(app.consumers, around=Surroundings(Connections(app.url), Ahead(), Random(1)))
     running.start()
     async with app:
         await orders.send(Order(1))

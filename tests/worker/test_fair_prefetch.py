@@ -154,7 +154,7 @@ async def test_a_process_reads_nothing_ahead_after_it_had_to_hand_back(store: St
         await eventually(lambda: len(work.began) == 2)
         (loop,) = running.loops.values()
         # When it was handed back, then nothing else is read until a handler has ended
-        await eventually(lambda: loop.telemetry.counters.handed_back)
+        await eventually(lambda: loop.endings.telemetry.counters.handed_back)
         assert loop.pool.overfull
         assert len(loop.in_flight.owned) == 2
         work.go_on.set()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.worker import App, Delivery, Limit
-from headwater.worker.running import Running
+from headwater.worker.running import Running, Surroundings
 from headwater.worker.store.clocks import sleep
 from headwater.worker.store.connections import Connections
 from headwater.worker.testing import AppTest
@@ -47,9 +47,8 @@ class Calls:
     async def another_process(self) -> AsyncIterator[Running]:
         """Another worker of the app."""
         connections = Connections("headwater://memory", node=self.t.node)
-        other = Running(
-            self.app.consumers, connections=connections, clock=self.t.clock, chance=Random(1)
-        )
+        around = Surroundings(connections, self.t.clock, Random(1))
+        other = Running(self.app.consumers, around=around)
         await other.open()
         other.start()
         await self.t.settle()
@@ -141,6 +140,6 @@ async def test_entries_of_one_key_that_wait_for_a_rate_ask_only_when_it_has_a_to
         (loop,) = one.t._loops()
         assert [*one.began.values()] == [0.0]
         # Then they do not take the place in turn
-        assert loop.telemetry.counters.limited <= 10
+        assert loop.endings.telemetry.counters.limited <= 10
         await one.t.advance("6m")
     assert len(one.began) == 6

@@ -31,7 +31,9 @@ pytestmark = pytest.mark.slow
 
 
 def received(running: list[Running]) -> int:
-    return sum(loop.telemetry.counters.received for one in running for loop in one.loops.values())
+    return sum(
+        loop.endings.telemetry.counters.received for one in running for loop in one.loops.values()
+    )
 
 
 def declare(app: App, began: list[Call], counts: set[int], **options: Any) -> None:

@@ -32,7 +32,7 @@ async def test_deleted_pending_entries_are_logged_and_counted(
     # When a worker claims
     async with working(app) as running:
         (loop,) = running.loops.values()
-        await eventually(lambda: loop.telemetry.counters.gone_pending == 2)
+        await eventually(lambda: loop.endings.telemetry.counters.gone_pending == 2)
         await eventually(store.settled)
 
     # Then it handles the remaining entry, and logs the others as lost
@@ -70,7 +70,7 @@ async def test_entries_trimmed_unread_are_logged_and_counted(
         (loop,) = running.loops.values()
 
     # Then the five unread ones are counted, and the rest is handled
-    assert loop.telemetry.counters.gone_unread == 5
+    assert loop.endings.telemetry.counters.gone_unread == 5
     assert sorted(handled) == [7, 8, 9]
     assert "5 entries of orders lost: trimmed or deleted before group g read them" in caplog.text
 
@@ -91,5 +91,5 @@ async def test_a_retry_of_a_trimmed_entry_is_logged(
     async with working(app) as running:
         (loop,) = running.loops.values()
         await orders.send(Order(17))
-        await eventually(lambda: loop.telemetry.counters.gone_pending == 1)
+        await eventually(lambda: loop.endings.telemetry.counters.gone_pending == 1)
     assert "1 entry of orders lost" in caplog.text

@@ -12,7 +12,7 @@ import pytest
 from headwater.messages import group_reader_key
 from headwater.worker import Again, App, Backoff, Dead, Delivery
 from headwater.worker.read.quarantine import Suspects
-from headwater.worker.running import Running
+from headwater.worker.running import Running, Surroundings
 from headwater.worker.store.clocks import LoopClock
 from headwater.worker.store.connections import Connections
 from tests.worker.apps import Store, buried, elapsed, eventually, killed, worker, working
@@ -35,7 +35,7 @@ async def test_one_process_reads_and_another_continues_after_its_stop(store: Sto
     async with working(app) as first:
         reader = await eventually(lambda: store.look.get(READER))
         (one,) = first.loops.values()
-        assert reader.decode() == one.consumer_name
+        assert reader.decode() == one.scope.consumer_name
         async with working(app) as second:
             (two,) = second.loops.values()
             await steps.send_many([Step("a", number) for number in range(10)])
@@ -45,7 +45,7 @@ async def test_one_process_reads_and_another_continues_after_its_stop(store: Sto
             await first.stop(5)
             await steps.send_many([Step("a", number) for number in range(10, 20)])
             await eventually(lambda: settled(store))
-            assert await store.look.get(READER) == two.consumer_name.encode()
+            assert await store.look.get(READER) == two.scope.consumer_name.encode()
     assert await store.look.get(READER) is None
     assert seen.order == {"a": list(range(20))}
     assert seen.overlaps == 0
@@ -243,9 +243,7 @@ async def test_the_quarantine_process_does_not_read_for_ordered_consumers() -> N
 
     only = Running(
         app.consumers,
-        connections=Connections(app.url),
-        clock=LoopClock(),
-        chance=Random(1),
+        around=Surroundings(Connections(app.url), LoopClock(), Random(1)),
         suspects=Suspects.ONLY,
     )
     assert only.loops == {}

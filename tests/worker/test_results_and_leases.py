@@ -256,7 +256,7 @@ async def test_the_first_finisher_settles_and_the_result_of_the_other_one_is_dro
         await orders.send(Order(17))
         await eventually(lambda: begun[0])
         (loop,) = first.loops.values()
-        loop.fetcher.paused = True
+        loop.admission.paused = True
         await loop.fetcher.quieten()
         ((entry_id, _owner, _idle, _count),) = await store.pending()
         await store.look.xclaim("orders", "g", "other", 0, [entry_id], idle=60_000, justid=True)
@@ -278,7 +278,7 @@ async def test_the_first_finisher_settles_and_the_result_of_the_other_one_is_dro
 
 def counted(running: Running) -> Counters:
     (loop,) = running.loops.values()
-    return loop.telemetry.counters
+    return loop.endings.telemetry.counters
 
 
 async def test_an_entry_delivered_again_before_its_settlement_has_one_result(

@@ -52,7 +52,7 @@ async def test_a_large_result_over_a_slow_link_is_sent_once_and_delays_no_other(
     async with proxy(any_store.url) as link:
         async with working(reporting(link.url, asyncio.Barrier(6)), grace=20) as running:
             (loop,) = running.loops.values()
-            await eventually(lambda: loop.flow.joined)
+            await eventually(lambda: loop.admission.joined)
             link.rate = RATE
             before = link.requests
 
@@ -69,7 +69,7 @@ async def test_a_large_result_over_a_slow_link_is_sent_once_and_delays_no_other(
     assert found[-1] == LARGE
     # And the large one was sent once, while the leases were renewed
     assert sent < 1.2 * SIZE
-    counters = loop.telemetry.counters
+    counters = loop.endings.telemetry.counters
     assert (counters.handled, counters.lost, counters.overtaken) == (6, 0, 0)
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
@@ -95,7 +95,7 @@ async def test_a_large_result_whose_reply_was_lost_is_not_sent_again(any_store: 
     # Then the worker asks whether the entry is pending, and sends the result no more
     assert more < SIZE / 10
     assert len(await any_store.results(reports)) == 1
-    counters = loop.telemetry.counters
+    counters = loop.endings.telemetry.counters
     assert (counters.handled, counters.published, counters.overtaken) == (1, 1, 0)
 
 
@@ -113,7 +113,7 @@ async def test_a_large_result_whose_connection_broke_halfway_is_published_once(
             await eventually(lambda: not loop.in_flight.owned)
     assert len(await any_store.results(reports)) == 1
     assert link.requests < 1.9 * SIZE
-    assert loop.telemetry.counters.handled == 1
+    assert loop.endings.telemetry.counters.handled == 1
 
 
 async def test_a_stop_that_runs_out_of_grace_says_which_result_was_under_way(
@@ -123,7 +123,7 @@ async def test_a_stop_that_runs_out_of_grace_says_which_result_was_under_way(
     async with proxy(store.url) as link:
         async with working(reporting(link.url, asyncio.Barrier(1)), grace=1.0) as running:
             (loop,) = running.loops.values()
-            await eventually(lambda: loop.flow.joined)
+            await eventually(lambda: loop.admission.joined)
             link.rate = RATE
             entry: Any = await store.look.xadd("orders", {"id": str(LARGE)})
             await eventually(loop.in_flight.settler.under_way)
@@ -140,7 +140,7 @@ async def test_a_stop_takes_no_longer_than_a_large_result_needs(store: Store) ->
     async with proxy(store.url) as link:
         async with working(reporting(link.url, asyncio.Barrier(1)), grace=600) as running:
             (loop,) = running.loops.values()
-            await eventually(lambda: loop.flow.joined)
+            await eventually(lambda: loop.admission.joined)
             link.rate = RATE
             await store.look.xadd("orders", {"id": str(LARGE)})
             await eventually(loop.in_flight.settler.under_way)
@@ -168,7 +168,7 @@ async def test_a_link_that_a_large_result_fills_is_not_a_store_that_does_not_ans
     async with proxy(store.url) as link:
         async with working(reporting(link.url, asyncio.Barrier(1)), grace=20) as running:
             (loop,) = running.loops.values()
-            await eventually(lambda: loop.flow.joined)
+            await eventually(lambda: loop.admission.joined)
             link.rate = RATE
             before = link.requests
             await store.look.xadd("orders", {"id": str(LARGE)})
@@ -226,8 +226,8 @@ async def test_a_large_reply_is_not_interrupted_and_is_named_while_it_is_under_w
     assert handled == [SIZE // 3] * 6
     assert link.replies - before < 1.1 * 6 * SIZE // 3
     (idle,) = others.loops.values()
-    assert idle.telemetry.counters.received == 0
-    assert loop.telemetry.counters.lost == 0
+    assert idle.endings.telemetry.counters.received == 0
+    assert loop.endings.telemetry.counters.lost == 0
     assert "a large reply of the store is under way" in caplog.text
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 

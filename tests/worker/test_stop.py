@@ -93,7 +93,7 @@ async def test_a_second_signal_hands_back_running_entries_without_counting_the_d
         await begun.wait()
         running.ask_to_stop()
         stopping = asyncio.create_task(running.stop(60))
-        await eventually(lambda: running.loops[app.consumers[0]].fetcher.stopping)
+        await eventually(lambda: running.loops[app.consumers[0]].admission.stopping)
         assert ends == []
 
         running.ask_to_stop()
@@ -162,7 +162,7 @@ async def test_a_failure_during_the_stop_is_counted(store: Store) -> None:
         running.start()
         await begun.wait()
         stopping = asyncio.create_task(running.stop(10))
-        await eventually(lambda: running.loops[app.consumers[0]].fetcher.stopping)
+        await eventually(lambda: running.loops[app.consumers[0]].admission.stopping)
         go_on.set()
         await stopping
     ((_id, _owner, _idle, count),) = await store.pending()
@@ -218,7 +218,7 @@ async def test_entries_of_a_lost_reply_are_read_first_after_the_reconnect(
         await eventually(lambda: _reads(store))
         await loop.pause()
         await store.look.xadd("orders", {"id": "17"})
-        await store.look.xreadgroup("g", loop.consumer_name, {"orders": ">"})
+        await store.look.xreadgroup("g", loop.scope.consumer_name, {"orders": ">"})
 
         # When it reconnects, then it handles the entry at once, counted once
         await _cut(store)

@@ -23,9 +23,9 @@ from headwater.server.net.listener import Listener, bind_all, listener_info
 from headwater.server.net.loop import make_loop
 from headwater.server.opening import Opening
 from headwater.server.replacement import remove_unfinished
-from headwater.server.services.cold_reads import THREADS
 from headwater.server.services.garbage_collection import GarbageCollection
 from headwater.server.services.observability.info import running
+from headwater.server.services.storage.cold_reads import THREADS
 from headwater.server.signals import Signals, StopRequested
 from headwater.server.supervision import ServiceNotifier
 from headwater.server.turn.node import Node
@@ -99,7 +99,7 @@ class Server:
             self._opening = Opening(self.config, clock=self._clock, files=self._files)
             self._loop = self._make(self.node, on_stop=self._end.set)
             self.node.services.traffic.listeners = listener_info(self._listeners)
-            self.node.services.tls = tls
+            self.node.services.clients.tls = tls
             self.node.services.rebind = self._rebind
             for listener in self._listeners:
                 listener.listen(self._loop, backlog=self.config.tcp_backlog)

@@ -22,7 +22,7 @@ from headwater.worker.declare.extensions import Extensions
 from headwater.worker.declare.middleware import Middleware
 from headwater.worker.observe.supervisor_pipe import Reports
 from headwater.worker.read.quarantine import Suspects
-from headwater.worker.running import Running
+from headwater.worker.running import Running, Surroundings
 from headwater.worker.store.clocks import LoopClock
 from headwater.worker.store.connections import Connections
 
@@ -128,9 +128,7 @@ class App(AppDeclaring):
         self._check_processes(supervised=supervised)
         running = Running(
             self.consumers,
-            connections=self._connections,
-            clock=LoopClock(),
-            chance=Random(),
+            around=Surroundings(self._connections, LoopClock(), Random()),
             reports=reports,
             suspects=self.suspects,
             extensions=self._extensions,

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from headwater.client.redaction import redacted
 from headwater.worker.declare.declaration import Consumer
@@ -53,6 +53,15 @@ def _error(future: asyncio.Future[None]) -> BaseException | None:
     return future.exception() if future.done() and not future.cancelled() else None
 
 
+class Surroundings(NamedTuple):
+    """Where the consumers of a process run."""
+
+    connections: Connections
+    clock: Timers
+    chance: Random
+    """Draws the jitter of retries."""
+
+
 class Running:
     """The loops of one process. Make and use it in one event loop."""
 
@@ -60,18 +69,15 @@ class Running:
         self,
         consumers: Sequence[Consumer],
         *,
-        connections: Connections,
-        clock: Timers,
-        chance: Random,
+        around: Surroundings,
         suspects: Suspects = Suspects.HERE,
         observe: Callable[[Consumer, Owned], None] | None = None,
         reports: Reports | None = None,
         extensions: Extensions | None = None,
         given: Mapping[Any, Any] | None = None,
     ) -> None:
-        self._connections = connections
-        self._clock = clock
-        self._chance = chance
+        clock = around.clock
+        self._around = around
         self._suspects = suspects
         self._observe = observe
         self._reports = reports or Reports()
@@ -79,7 +85,6 @@ class Running:
         # Pool processes open the dependencies of their handlers themselves.
         here = [one for one in consumers if not runs_in_pool(one, clock)]
         self._lifespan = Lifespan(here, self._extensions.hooks, given)
-        self._lock = QuarantineLock(self._reports.suspect)
         self._at_once = asyncio.Event()
         self.delays: ProcessDelays | None = None
         """How late this process runs, once it has started on the machine's clock."""
@@ -100,7 +105,7 @@ class Running:
             # The quarantine process handles suspects only.
             [] if suspects is Suspects.ONLY else served_streams(consumers),
             consumer_name=self._name,
-            connections=connections,
+            connections=around.connections,
             shared=self._parts.connections,
             clock=clock,
             schedules=[
@@ -111,14 +116,23 @@ class Running:
         )
 
     def _make_parts(self, lease_ms: int) -> ProcessParts:
-        clock, deadline = self._clock, deadline_s(lease_ms)
+        around, deadline = self._around, deadline_s(lease_ms)
+        clock, connections = around.clock, around.connections
         renewer: ThreadRenewer | TaskRenewer
         if isinstance(clock, LoopClock):
-            renewer = ThreadRenewer(clock=clock, connections=self._connections, deadline_s=deadline)
+            renewer = ThreadRenewer(clock=clock, connections=connections, deadline_s=deadline)
         else:
-            renewer = TaskRenewer(clock=clock, connections=self._connections)
-        shared = SharedConnections(self._connections, clock=clock, deadline_s=deadline)
-        return ProcessParts(shared, renewer, GroupBackups(clock))
+            renewer = TaskRenewer(clock=clock, connections=connections)
+        return ProcessParts(
+            connections=SharedConnections(connections, clock=clock, deadline_s=deadline),
+            renewer=renewer,
+            backups=GroupBackups(clock),
+            clock=clock,
+            chance=around.chance,
+            lock=QuarantineLock(self._reports.suspect),
+            suspects=self._suspects,
+            reports=self._reports,
+        )
 
     def _consumer_name(self, consumer: Consumer) -> str:
         """Return the process's name, so that one command can read several streams. A second consumer of a group in
@@ -135,11 +149,6 @@ class Running:
             consumer,
             consumer_name=self._consumer_name(consumer),
             parts=self._parts,
-            clock=self._clock,
-            lock=self._lock,
-            suspects=self._suspects,
-            chance=self._chance,
-            reports=self._reports,
             telemetry=Telemetry(
                 consumer.stream.name,
                 consumer.group,
@@ -180,11 +189,11 @@ class Running:
         """Start all consumers."""
         count = len(self.loops)
         consumers = "consumer" if count == 1 else "consumers"
-        log.info("%d %s on %s", count, consumers, redacted(self._connections.url))
-        self._reports.store(self._connections.place())
-        if isinstance(self._clock, LoopClock):
+        log.info("%d %s on %s", count, consumers, redacted(self._around.connections.url))
+        self._reports.store(self._around.connections.place())
+        if isinstance(self._around.clock, LoopClock):
             self.delays = ProcessDelays(self._handlers, self._reports.blocked, self._reports.ticked)
-            self._connections.availability.local_cause = partial(self._cause, self.delays)
+            self._around.connections.availability.local_cause = partial(self._cause, self.delays)
             self.delays.start()
         if self._suspects is Suspects.ONLY and self._reports.supervised:
             self._reports.new_suspects = self._start_for_suspects
@@ -253,7 +262,7 @@ class Running:
         return [
             (loop.consumer.name, owned)
             for loop in [*self.loops.values()]
-            for owned in [*loop.pool.running, *loop.flow.slow.lately()]
+            for owned in [*loop.pool.running, *loop.slow.lately()]
         ]
 
     def replace(self, consumer: Consumer) -> Loop:

@@ -35,7 +35,7 @@ from headwater.worker.app_declaring import AppDeclaring
 from headwater.worker.declare.declaration import Consumer
 from headwater.worker.declare.stream import Stream
 from headwater.worker.loop import Loop
-from headwater.worker.running import Running
+from headwater.worker.running import Running, Surroundings
 from headwater.worker.store.connections import Connections
 
 if TYPE_CHECKING:
@@ -111,9 +111,7 @@ class AppTest:
         try:
             self._running = Running(
                 self.app.consumers,
-                connections=connections,
-                clock=self.clock,
-                chance=Random(0),
+                around=Surroundings(connections, self.clock, Random(0)),
                 observe=lambda one, owned: self._deliveries[one.handler].append(owned.count),
                 extensions=self.app._extensions,  # noqa: SLF001  # as above
                 given=self._use,

@@ -27,7 +27,6 @@ import redis
 
 from headwater.worker import App, Delivery
 from headwater.worker.loop import Loop, ProcessParts
-from headwater.worker.read.quarantine import QuarantineLock
 from headwater.worker.store.clocks import Timers
 from headwater.worker.testing import AppTest
 from tests.worker.chaos.scenarios import (
@@ -112,8 +111,9 @@ class Trial:
         app = App("headwater://memory", name="trial")
         async with app.test() as t:
             self._test = t
-            self.clock = t._the_running()._clock = ProcessClock(t.clock, loop)
-            running, app._running = app._running, None  # only this trial starts it
+            self.clock = ProcessClock(t.clock, loop)
+            running, app._running = t._the_running(), None  # only this trial starts it
+            running._around = running._around._replace(clock=self.clock)
             handler = declare(app, self.scenario, self, into=self.into)
             app._running = running
             self._start()
@@ -172,14 +172,13 @@ class Trial:
 
     def _begin(self) -> None:
         running = self._test._the_running()
-        running._lock = QuarantineLock()  # each process has one
         (consumer,) = self._test.app.consumers
         former = running.loops.get(consumer)
         if former is not None:
             self._test._abandoned.append(former)
         running._parts = running._make_parts(consumer.lease_ms)
         worker = running.loops[consumer] = running._loop(consumer)
-        self._names[process()] = worker.consumer_name
+        self._names[process()] = worker.scope.consumer_name
         worker.start()
         running._start_parts()
         self._closing.append((running._parts, running._backing_up))

@@ -76,7 +76,7 @@ def config_set(call: Call, session: Session, services: Services) -> None:
             raise _failed(name, str(error)) from None
         if reason and changed.get(name) != services.config.get(name):
             raise _failed(name, reason)
-    if changed.keeps_data and services.journal is None and not services.config.keeps_data:
+    if changed.keeps_data and services.storage.journal is None and not services.config.keeps_data:
         raise _failed("save", "this server began without a journal; save points need a restart")
     _put_in_force(services, changed, set(wanted))
     call.reply.ok()
@@ -157,13 +157,13 @@ def _put_in_force(services: Services, changed: Config, names: set[str]) -> None:
     """Apply the changed settings. What can fail comes first."""
     tls = _checked_tls(changed, names)
     _listen(services, changed, names)
-    if "appendfsync" in names and services.journal is not None:
+    if "appendfsync" in names and services.storage.journal is not None:
         try:
-            services.journal.set_policy(changed.journal_policy)
+            services.storage.journal.set_policy(changed.journal_policy)
         except NodePoisoned as error:
             raise _failed("appendfsync", str(error)) from None
     if tls is not None:
-        services.tls = tls
+        services.clients.tls = tls
     services.adopt(changed)
     if "requirepass" in names:
         services.access.set_default_password(changed.requirepass)

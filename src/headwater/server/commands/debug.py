@@ -133,7 +133,7 @@ def _reload(call: Call, session: Session, services: Services) -> None:
             )
     if services.state.loading is not None:
         raise CommandError(LOADING)
-    if services.journal is None:
+    if services.storage.journal is None:
         raise CommandError(
             'ERR there is no journal to reload from: this server stores nothing (appendonly no, save "")'
         )

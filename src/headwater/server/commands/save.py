@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call, Wait
 from headwater.errors import CommandError
-from headwater.server.services.checkpoint_statistics import REWRITE, SAVE
+from headwater.server.services.storage.checkpoint_statistics import REWRITE, SAVE
 
 if TYPE_CHECKING:
-    from headwater.server.services.checkpoints import Checkpoints
     from headwater.server.services.services import Services
+    from headwater.server.services.storage.checkpoints import Checkpoints
     from headwater.server.session.session import Session
 
 SAVE_RECHECK_MS = 20
@@ -25,7 +25,7 @@ _IN_PROGRESS = "ERR Background save already in progress"
 def lastsave(call: Call, session: Session, services: Services) -> None:
     """LASTSAVE: when the last image was written, in Unix seconds; before the first, when the store was
     opened."""
-    call.reply.integer(services.checkpoints.statistics.last_save)
+    call.reply.integer(services.storage.checkpoints.statistics.last_save)
 
 
 def save(call: Call, session: Session, services: Services) -> Wait | None:
@@ -77,9 +77,9 @@ def bgrewriteaof(call: Call, session: Session, services: Services) -> None:
 
 def _checkpoints(services: Services) -> Checkpoints:
     """Return the checkpoints of a node with a journal. Raises `CommandError` for one without."""
-    if services.journal is None:
+    if services.storage.journal is None:
         raise CommandError(
             "ERR this server runs with appendonly no and without save points, and stores nothing; "
             "start it with appendonly yes"
         )
-    return services.checkpoints
+    return services.storage.checkpoints

@@ -49,7 +49,7 @@ def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
     if replicas < 0:
         raise CommandError("ERR value is out of range, must be positive")
     timeout_ms = milliseconds(arguments, 3, call.now_ms)
-    if local and (services.journal is None or not services.config.appendonly):
+    if local and (services.storage.journal is None or not services.config.appendonly):
         raise CommandError(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
         )
@@ -66,7 +66,7 @@ def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
 
 def _is_durable(session: Session, services: Services) -> bool:
     """Whether all of this client's writes are known to be on disk when this turn's replies are sent."""
-    journal, records = services.journal, services.records
+    journal, records = services.storage.journal, services.records
     if journal is None:
         return False
     if not session.blocked and records.holds_facts():

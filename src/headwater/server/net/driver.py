@@ -362,7 +362,7 @@ class Driver:
         commands, turns = self.node.observer.commands_processed(), self.node.records.turn
         self.traffic.sample(self._asyncio.time(), commands, turns)
         self.node.services.client_log.report()
-        if self.node.services.checkpoints.due():  # the one before failed
+        if self.node.services.storage.checkpoints.due():  # the one before failed
             self.tick()
         self.sweep()
 

@@ -146,7 +146,7 @@ class Listener:
         from headwater.server.net.tls_sockets import TlsConnection
 
         assert self._loop is not None, "accepting before listening"
-        context = self._loop.node.services.tls
+        context = self._loop.node.services.clients.tls
         assert context is not None, "the context is set before a TLS listener listens"
         return partial(TlsConnection, context=context, denial=DENIED if denied else b"")
 

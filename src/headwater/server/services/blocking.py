@@ -11,7 +11,7 @@ Rule 4. Once after XGROUP DELCONSUMER, or in a group that replaces another, all 
 
 `headwater.server.services.waiting` has the queues; this module decides what happens to the clients
 in them. `headwater.server.services.offloading` handles clients that wait for a job of their own
-command, `headwater.server.services.cold_reads` those that wait for the disk.
+command, `headwater.server.services.storage.cold_reads` those that wait for the disk.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from headwater.engine.keyspace.database import Value
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import CommandError, NoRoom
 from headwater.server.services.acl.login_delays import LoginDelays
-from headwater.server.services.cold_reads import ColdRead, ColdReads
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.offloading import Offloading
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.runner import Runner
+from headwater.server.services.storage.cold_reads import ColdRead, ColdReads
 from headwater.server.services.turn_clock import TurnClock
 from headwater.server.services.waiting import Queues, Waiter, Waiters, by_arrival
 from headwater.server.session.clients import Clients

@@ -32,7 +32,6 @@ from weakref import ref
 from headwater.commands.dispatch import KnownCommand
 from headwater.commands.jobs import Job
 from headwater.errors import CommandError, JournalDamaged
-from headwater.server.services.damage import unreadable
 from headwater.server.services.faults import Faults
 from headwater.server.services.observability.observer import Observer
 from headwater.server.services.pausing import ClientPause
@@ -40,6 +39,7 @@ from headwater.server.services.pubsub import PubSub
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.runner import Runner
 from headwater.server.services.state import NodeState
+from headwater.server.services.storage.damage import unreadable
 from headwater.server.services.turn_clock import TurnClock
 
 if TYPE_CHECKING:

@@ -28,9 +28,7 @@ from headwater.server.services.acl.access import AccessControl
 from headwater.server.services.acl.authorization import Authorization
 from headwater.server.services.acl.login_delays import LoginDelays
 from headwater.server.services.blocking import BlockedClients
-from headwater.server.services.checkpoints import Checkpoints
 from headwater.server.services.client_list import describe
-from headwater.server.services.compactions import Compactions
 from headwater.server.services.faults import Faults
 from headwater.server.services.memory_use import MemoryUse
 from headwater.server.services.observability.observer import Observer
@@ -41,14 +39,13 @@ from headwater.server.services.pubsub import PubSub
 from headwater.server.services.records import TurnRecords
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import Scripts
-from headwater.server.services.segments import Segments
 from headwater.server.services.state import NodeState
+from headwater.server.services.storage.storage import Storage
 from headwater.server.services.turn_clock import TurnClock
 from headwater.server.services.watching import Watches
 from headwater.server.session.clients import Clients
 
 if TYPE_CHECKING:
-    import ssl
     import threading
 
     from headwater.common.clock import Clock
@@ -74,18 +71,13 @@ class Services:
         lock: threading.RLock,
     ) -> None:
         self.keyspace = keyspace
-        self.journal: Journal | None = None
         self.config = config
         self.access = access
         self.settings = StreamSettings(config)
         self.records = TurnRecords(keyspace.facts)
         self.times = TurnClock(clock)
         self.state = NodeState(self.times.now())
-        self.segments: Segments | None = None
-        self.compactions = Compactions(config, self.state, self.times, self.records, lock)
-        self.checkpoints = Checkpoints(
-            config, self.state, self.times, self.records, self.compactions, lock
-        )
+        self.storage = Storage(config, self.state, self.times, self.records, lock)
         self.clients = Clients()
         self.traffic = Traffic()
         self.client_log = LimitedLog(
@@ -120,8 +112,6 @@ class Services:
         self.memory = MemoryUse(keyspace, self.times, self.clients, self._measures())
         shown = partial(describe, times=self.times, blocked=self.blocked, watches=self.watches)
         self.authorization = Authorization(access, logins, self.times, shown)
-        self.tls: ssl.SSLContext | None = None
-        """The TLS context of new connections; None without a TLS listener."""
         self.adopt(config)
 
     def _measures(self) -> tuple[Callable[[], int], ...]:
@@ -149,15 +139,13 @@ class Services:
         self.observer.configure(config)
         self.pubsub.configure(config)
         self.memory.configure(config)
-        self.checkpoints.configure(config)
-        self.compactions.configure(config)
+        self.storage.configure(config)
         self._configure_keyspace()
 
     def load(self, keyspace: Keyspace, journal: Journal) -> None:
         """Put the state in place that was replayed from ``journal``, and store changes there. Call it
         between turns."""
-        self.journal = journal
-        self.segments = Segments(journal)
+        segments = self.storage.open(journal)
         self.records.use(keyspace.facts, journal)
         self.state.started_ms += self.times.start_after(journal.recovery.last_now_ms)
         self.state.loading = None
@@ -171,7 +159,7 @@ class Services:
         source = keyspace.sealing.bodies.source
         if isinstance(source, SegmentSource):
             named = source.image_segments | keyspace.named_segments
-            self.segments.remove_orphans(keyspace.sealing.segments(), named)
+            segments.remove_orphans(keyspace.sealing.segments(), named)
         for session in self.clients.sessions.values():
             session.call.admission = self.records.admission
 
@@ -179,10 +167,7 @@ class Services:
         """Replace the keyspace by ``new``. Every watched key counts as modified, and every command that
         waits for a key is run again."""
         self.keyspace = self.pubsub.keyspace = self.memory.keyspace = new
-        if self.journal is not None:
-            assert self.segments is not None
-            self.compactions.use(self.journal, self.segments, new)
-            self.checkpoints.use(self.journal, self.segments, new)
+        self.storage.use(new)
         self.records.facts = new.facts
         self._configure_keyspace()
         for session in self.clients.sessions.values():

@@ -12,6 +12,8 @@ from headwater.server.session.output import ClientMemory
 from headwater.server.session.session import Session
 
 if TYPE_CHECKING:
+    import ssl
+
     from headwater.config.config import Config
     from headwater.server.session.user import User
 
@@ -29,6 +31,8 @@ class Clients:
         self.output_ahead_bytes = 0
         """Requests of a session wait while more than this many bytes of its replies are unsent."""
         self.query_buffer_limit = 0
+        self.tls: ssl.SSLContext | None = None
+        """The TLS context of new connections; None without a TLS listener."""
         self._max_bulk_bytes = 0
         self._ids = count(1)
 

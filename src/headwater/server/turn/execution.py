@@ -25,14 +25,14 @@ from headwater.errors import CommandError, JournalDamaged, NoRoom
 from headwater.resp.arguments import Arguments
 from headwater.server.commands import SERVER_FUNCTIONS
 from headwater.server.commands.transactions import aborted
-from headwater.server.services.cold_reads import ColdRead
-from headwater.server.services.damage import unreadable
 from headwater.server.services.faults import NOTHING
 from headwater.server.services.memory_use import OOM
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import SCRIPTS
 from headwater.server.services.services import Services
 from headwater.server.services.state import LOADING
+from headwater.server.services.storage.cold_reads import ColdRead
+from headwater.server.services.storage.damage import unreadable
 from headwater.server.session.session import Session
 from headwater.server.session.subscriptions import check_context
 from headwater.server.session.transaction import TransactionQueue

@@ -36,9 +36,9 @@ from headwater.persistence.progress import LoadProgress
 from headwater.resp.arguments import Arguments
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.services.observability.latency import FSYNC_ALWAYS, WRITE
-from headwater.server.services.reloading import reload_from_journal
-from headwater.server.services.sealer import Sealer
 from headwater.server.services.services import Services
+from headwater.server.services.storage.reloading import reload_from_journal
+from headwater.server.services.storage.sealer import Sealer
 from headwater.server.services.timers import end_delays, expire_keys, forget_iids, record_seen
 from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.session import Session
@@ -118,7 +118,7 @@ class Node:
         with self.lock:
             self.services.load(keyspace, journal)
             self.journal = journal
-            self.sealer.segments = self.services.segments
+            self.sealer.segments = self.services.storage.segments
             self._use_keyspace()
 
     # --- sessions -------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Node:
         self.sealer.stop()
         if self.journal is None or self._generation != FORKS.generation:
             return
-        self.services.checkpoints.stop()
+        self.services.storage.checkpoints.stop()
         with self.lock:
             if self.state.poisoned is None:
                 self._seen_deadline = 0.0
@@ -242,7 +242,7 @@ class Node:
                 self._record_seen()
                 self.sealer.settle(len(self.sealer.done))
                 self._finish()
-                self.services.checkpoints.finish()
+                self.services.storage.checkpoints.finish()
             self.journal.close()
 
     # --- parts of a turn ------------------------------------------------------------------------
@@ -415,7 +415,7 @@ class Node:
             if self.keyspace.sealing.due():
                 self.sealer.step()
             if self.records.grown_bytes >= self.state.checkpoint_at and self.state.poisoned is None:
-                self.services.checkpoints.step()
+                self.services.storage.checkpoints.step()
         except Exception as error:
             self.services.faults.rest(error, "freeing, sealing or a checkpoint")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from headwater.engine.bodies.sealed_block import ColdBlocks
 from headwater.errors import JournalDamaged
-from headwater.server.services.cold_reads import ColdRead
 from headwater.server.services.faults import WHOLE
 from headwater.server.services.services import Services
+from headwater.server.services.storage.cold_reads import ColdRead
 from headwater.server.session.session import Session
 
 

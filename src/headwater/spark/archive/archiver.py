@@ -40,8 +40,8 @@ from headwater.spark.archive.store import set_back_behind
 from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
 from headwater.spark.core.completeness import judge, judge_range, report, was_set_back
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planners import planner
-from headwater.spark.core.planning import Look, Planner
+from headwater.spark.core.planning.planners import planner
+from headwater.spark.core.planning.planning import Look, Planner
 from headwater.spark.core.positions import Position, ReadSpan
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import SourceStore

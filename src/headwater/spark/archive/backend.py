@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headwater.spark.archive.planning import ArchivePlanner
 from headwater.spark.archive.store import ArchiveStore
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planning import Planner
+from headwater.spark.core.planning.planning import Planner
 from headwater.spark.core.positions import Position
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import SourceStore

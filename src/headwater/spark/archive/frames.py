@@ -30,8 +30,8 @@ from headwater.spark.archive.contents import ArchiveFile, Segment
 from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.reading import needs_no_decoder, types_of
 from headwater.spark.archive.store import ArchiveStore
-from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import PLACES, SourceOptions, parse_options
+from headwater.spark.core.positions import after, before
 from headwater.spark.decoding.columns import PLAIN, RowShape
 
 if TYPE_CHECKING:

@@ -20,10 +20,16 @@ from headwater.common.model import IDRange, StreamID
 from headwater.errors import HeadwaterError
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.store import ArchiveStore, archived_state, set_back_behind
-from headwater.spark.core.ids import after
-from headwater.spark.core.planners import planner
-from headwater.spark.core.planning import CutRange, Limits, Look, Planner, Wanted, part_sizes
-from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
+from headwater.spark.core.planning.planners import planner
+from headwater.spark.core.planning.planning import (
+    CutRange,
+    Limits,
+    Look,
+    Planner,
+    Wanted,
+    part_sizes,
+)
+from headwater.spark.core.positions import BEGINNING, Position, ReadSpan, after
 
 T = TypeVar("T")
 

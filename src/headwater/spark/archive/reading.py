@@ -31,8 +31,8 @@ from headwater.spark.archive.index import Index, rank_in
 from headwater.spark.archive.manifest import FileMissing, Manifest
 from headwater.spark.archive.row_groups import Place, ids_of, rows_of
 from headwater.spark.archive.store import ArchiveStore
-from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.positions import after, before
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.decoding.columns import Column, RowShape
 from headwater.spark.decoding.page import ListPage, Page

@@ -8,8 +8,7 @@ from headwater.common.model import MIN_ID
 from headwater.errors import DataLoss
 from headwater.spark.archive.manifest import Manifest, archived_streams
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.positions import Position
-from headwater.spark.core.state import StreamState
+from headwater.spark.core.positions import Position, StreamState
 from headwater.spark.core.store import SourceStore
 
 

@@ -26,7 +26,7 @@ from headwater.messages.keys import queries_key
 from headwater.spark.archive.index import Index
 from headwater.spark.archive.manifest import Manifest
 from headwater.spark.core.connection import patiently
-from headwater.spark.core.ids import after
+from headwater.spark.core.positions import after
 from headwater.spark.core.queries import Committed, committed
 from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.store import SourceStore

@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import DataLoss
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.positions import BEGINNING, Position
-from headwater.spark.core.state import StreamState
+from headwater.spark.core.positions import BEGINNING, Position, StreamState
 
 _log = logging.getLogger("headwater.spark")
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.common.model import StreamID
 from headwater.groups.protocol.operation import Script
+from headwater.spark.core.positions import StreamState
 from headwater.spark.core.replies import as_dict
-from headwater.spark.core.state import StreamState
 
 if TYPE_CHECKING:
     import redis

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headwater.common.model import MIN_ID, StreamID
+from headwater.common.model import MIN_ID, StreamID, id_after, id_before
 
 
 class Position(NamedTuple):
@@ -34,3 +34,34 @@ class ReadSpan(NamedTuple):
     @property
     def entries(self) -> int:
         return self.end.added - self.start.added
+
+
+# --- the neighbours of an id ----------------------------------------------------------------------
+
+
+def before(id_: StreamID) -> StreamID:
+    """Return the greatest id below ``id_``."""
+    return StreamID(*id_before(*id_))
+
+
+def after(id_: StreamID) -> StreamID:
+    """Return the smallest id above ``id_``."""
+    return StreamID(*id_after(*id_))
+
+
+# --- the state of a stream, as its server reports it ----------------------------------------------
+
+
+class StreamState(NamedTuple):
+    """What XINFO STREAM reports about a stream. ``first_id`` is the first entry's id, 0-0 if empty."""
+
+    length: int
+    last_id: StreamID
+    max_deleted_id: StreamID
+    entries_added: int
+    first_id: StreamID
+
+    @property
+    def removed(self) -> int:
+        """How many entries were ever removed from the stream, in any way."""
+        return self.entries_added - self.length

@@ -21,8 +21,8 @@ from headwater.messages.keys import RESERVED
 from headwater.spark.core import counters
 from headwater.spark.core.connection import connect, patiently, refuse_node
 from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.positions import StreamState
 from headwater.spark.core.replies import as_dict, as_text
-from headwater.spark.core.state import StreamState
 
 if TYPE_CHECKING:
     import redis

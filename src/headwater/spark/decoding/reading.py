@@ -22,8 +22,8 @@ from headwater.common.model import MIN_ID, IDRange, StreamID
 from headwater.errors import ProtocolError
 from headwater.spark.core.completeness import judge_range, report
 from headwater.spark.core.connection import patiently
-from headwater.spark.core.ids import after, before
 from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.positions import after, before
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import SourceStore
 from headwater.spark.decoding.columns import RowShape

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planners import planner
-from headwater.spark.core.planning import Planner
+from headwater.spark.core.planning.planners import planner
+from headwater.spark.core.planning.planning import Planner
 from headwater.spark.core.positions import BEGINNING, Position
 from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore

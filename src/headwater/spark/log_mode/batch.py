@@ -10,10 +10,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from headwater.common.model import MAX_ID, MIN_ID, StreamID
 from headwater.errors import DeclarationError
-from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planning import Planner
-from headwater.spark.core.positions import Position, ReadSpan
+from headwater.spark.core.planning.planning import Planner
+from headwater.spark.core.positions import Position, ReadSpan, before
 from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.backend import Backend, read_task

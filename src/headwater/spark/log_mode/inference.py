@@ -29,8 +29,8 @@ from pyspark.sql.types import (
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.messages import is_reserved
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planners import planner
-from headwater.spark.core.planning import Planner
+from headwater.spark.core.planning.planners import planner
+from headwater.spark.core.planning.planning import Planner
 from headwater.spark.core.positions import ReadSpan
 from headwater.spark.core.store import SourceStore
 from headwater.spark.decoding.codecs import IN_BASE64, Documents

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.datasource import InputPartition
 
 from headwater.common.model import MIN_ID, StreamID
-from headwater.spark.core.ids import before
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planning import Planner
-from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
+from headwater.spark.core.planning.planning import Planner
+from headwater.spark.core.positions import BEGINNING, Position, ReadSpan, before
 from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
 from headwater.spark.core.tasks import Division

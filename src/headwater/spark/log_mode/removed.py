@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from headwater.spark.core.completeness import Finding, was_set_back
-from headwater.spark.core.planning import Look
-from headwater.spark.core.positions import BEGINNING, Position
-from headwater.spark.core.state import StreamState
+from headwater.spark.core.planning.planning import Look
+from headwater.spark.core.positions import BEGINNING, Position, StreamState
 
 MOST: Final = 1000
 """How many removed streams a query remembers, some 60 bytes each in every offset: those removed last."""

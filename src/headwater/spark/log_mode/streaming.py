@@ -31,10 +31,9 @@ from headwater.spark.core.completeness import (
     set_back,
     was_set_back,
 )
-from headwater.spark.core.idle import IdlePauses
-from headwater.spark.core.idle_counters import IdleCounters
+from headwater.spark.core.idle import IdleCounters, IdlePauses
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planning import Look, Planner
+from headwater.spark.core.planning.planning import Look, Planner
 from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
 from headwater.spark.core.queries import Register
 from headwater.spark.core.ranges import EntryRange, EntryTask

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from headwater.common.model import MIN_ID, StreamID
 from headwater.errors import DeclarationError
 from headwater.spark.core.options import SourceOptions, parse_options
-from headwater.spark.core.positions import Position
+from headwater.spark.core.positions import Position, StreamState
 from headwater.spark.core.replies import as_dict, as_text
-from headwater.spark.core.state import StreamState
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.offsets import positions_of
 from headwater.spark.pipeline.checkpoints import Offset

@@ -21,6 +21,7 @@ from headwater.common.durations import milliseconds
 from headwater.common.model import MIN_ID, StreamID, id_before
 from headwater.errors import DeclarationError
 from headwater.groups.reading.poison import MAX_CRASHES
+from headwater.groups.settling.settling import How
 from headwater.messages import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.declare.dependencies import Dependency, all_of
 from headwater.worker.declare.handlers import Bound, Call, bind
@@ -183,6 +184,11 @@ class Consumer:
     """How many entries wait beyond the running ones follows the duration of handlers; ``prefetch`` is the most."""
     executor: Executor = "thread"
     recycle: int | None = None
+
+    @property
+    def acknowledged(self) -> How:
+        """How an entry ends whose handler returned: acknowledged, or also deleted."""
+        return How.ACKED if self.delete else How.ACK
 
     @property
     def isolated(self) -> bool:

@@ -11,8 +11,14 @@ from headwater.errors import DeclarationError
 from headwater.messages.codecs import type_name
 from headwater.worker.declare.batches import Batch
 from headwater.worker.declare.delivery import Delivery
-from headwater.worker.declare.dependencies import Dependency, check_scopes, resolve
-from headwater.worker.declare.signatures import function_of, name_of, signature_of
+from headwater.worker.declare.dependencies import (
+    Dependency,
+    check_scopes,
+    function_of,
+    name_of,
+    resolve,
+    signature_of,
+)
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

@@ -21,8 +21,15 @@ from typing import Any, NamedTuple
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.messages import error_text
 from headwater.worker.declare.declaration import Consumer
-from headwater.worker.declare.dependencies import Dependency, Values, all_of, open_async, resolve
-from headwater.worker.declare.signatures import name_of, signature_of
+from headwater.worker.declare.dependencies import (
+    Dependency,
+    Values,
+    all_of,
+    name_of,
+    open_async,
+    resolve,
+    signature_of,
+)
 from headwater.worker.store.waiting import CANCELLATIONS, cancelled
 
 log = logging.getLogger("headwater.worker")

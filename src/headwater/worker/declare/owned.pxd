@@ -13,6 +13,9 @@ cdef class Owned:
     cdef public bint in_thread
     cdef public bint lost
     cdef public object record
-    cdef public object state
+    cdef readonly object state
     cdef public object stopped
     cdef public object task
+
+    cpdef enter(self, state)
+    cpdef handled(self)

@@ -1,8 +1,4 @@
-"""One owned entry, from the read to the reply to its settlement.
-
-    BUFFERED ──taken──▶ RUNNING ──returns, raises──▶ SETTLING ──reply──▶ (gone)
-        │                  │
-        └──── lost, handed back at a stop ────▶ SETTLING or (gone)
+"""One owned entry, and its states from the read to the reply to its settlement (`TRANSITIONS`).
 
 Rule 1. An entry is owned from the time it is read until the server has replied to its settlement. All owned
         entries are renewed, and no others.
@@ -15,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headwater.groups.membership.member import Member
 from headwater.groups.reading.claiming import Delivered
@@ -27,9 +23,42 @@ from headwater.worker.declare.delivery import Delivery
 class State(Enum):
     """The state of an owned entry."""
 
-    BUFFERED = "buffered"
+    READ = "read"
+    WAITING = "waiting"
     RUNNING = "running"
     SETTLING = "settling"
+    ENDED = "ended"
+
+    after: tuple[State, ...]
+    """The states that can follow."""
+
+
+class Transition(NamedTuple):
+    """A change of state, and what causes it."""
+
+    before: State
+    after: State
+    cause: str
+
+
+TRANSITIONS = (
+    Transition(State.READ, State.WAITING, "it may be handled"),
+    Transition(State.READ, State.SETTLING, "it is a dead letter, or handed back at once"),
+    Transition(State.WAITING, State.RUNNING, "a slot takes it"),
+    Transition(State.WAITING, State.SETTLING, "it expires, or is handed back: for a limit, a stop"),
+    Transition(State.RUNNING, State.SETTLING, "its handler ends, or a stop does not wait for it"),
+    Transition(State.RUNNING, State.WAITING, "its tokens of a limit are too old"),
+    Transition(State.SETTLING, State.SETTLING, "its result is refused, so it is settled otherwise"),
+    Transition(State.SETTLING, State.ENDED, "the store has replied"),
+    Transition(State.READ, State.ENDED, "another worker owns it"),
+    Transition(State.WAITING, State.ENDED, "another worker owns it"),
+    Transition(State.RUNNING, State.ENDED, "another worker owns it, and its handler fails"),
+    Transition(State.ENDED, State.SETTLING, "its handler returns late: the first finisher settles"),
+)
+"""All changes of state. The guide's diagram is made of them."""
+
+for _state in State:
+    _state.after = tuple(one.after for one in TRANSITIONS if one.before is _state)
 
 
 class Stop(Enum):
@@ -91,7 +120,8 @@ class Owned:
         """Its poison record, from earlier owners that were silent."""
         self.additions: Sequence[Addition] = ()
         """The handler's results, to be published in one step with the acknowledgement."""
-        self.state = State.BUFFERED
+        self.state = State.READ
+        """Changed by `enter` only."""
         self.arrived = 0.0
         """When it began to wait for a batch, by the worker's monotonic clock in seconds."""
         self.began = 0.0
@@ -120,6 +150,21 @@ class Owned:
             if self.lost:
                 self._delivery.mark_lost()
         return self._delivery
+
+    def enter(self, state: State) -> None:
+        """Change the state, as `TRANSITIONS` permits."""
+        assert state in self.state.after, f"{self.id!r} cannot be {state} after {self.state}"
+        self.state = state
+
+    def handled(self) -> None:
+        """Record that the handler has ended. If nothing is settled then, another worker owns the entry."""
+        if self.state is State.RUNNING:
+            self.enter(State.ENDED)
+
+    @property
+    def unbegun(self) -> bool:
+        """Whether its handler has not begun, and it is not being settled."""
+        return self.state is State.WAITING or self.state is State.READ
 
     def judged(self, record: Record) -> None:
         """Set its poison record. Deliveries that the record excuses do not count."""

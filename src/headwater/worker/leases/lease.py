@@ -57,8 +57,9 @@ class LeaseTable(Protocol):
     reading: ReaderLease | None
     """The reader's lease of an ordered consumer; else None."""
 
-    unread: Callable[[], bool]
-    """Returns whether a large reply with further entries is under way. They are renewed as well."""
+    def unread(self) -> bool:
+        """Return whether a large reply with further entries is under way. They are renewed as well."""
+        ...
 
     @property
     def member(self) -> Member | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from headwater.client.redaction import redacted
 from headwater.client.silence import LARGE, Silence, TransferProgress
@@ -40,8 +40,11 @@ from headwater.groups.settling.settling import one_step
 from headwater.worker.declare.declaration import Consumer
 from headwater.worker.leases.freshness import Freshness
 from headwater.worker.observe.lost_entries import Losses
+from headwater.worker.read.admission import Admission
 from headwater.worker.read.ordered_fetch import LIST_SECONDS, OrderedFetch, OrderedReader
+from headwater.worker.read.room import Room
 from headwater.worker.settle.in_flight import InFlight
+from headwater.worker.settle.scope import Scope
 from headwater.worker.settle.settle import megabytes
 from headwater.worker.store.clocks import Timers, sleep
 from headwater.worker.store.connections import Pause, moved
@@ -50,7 +53,7 @@ from headwater.worker.store.shared_connection import (
     SharedConnections,
     StreamReads,
 )
-from headwater.worker.store.waiting import Changes, cancelled
+from headwater.worker.store.waiting import cancelled
 
 log = logging.getLogger("headwater.worker")
 
@@ -67,67 +70,71 @@ NAMED = 5
 
 AnyReader = MemberReader | SuspectReader | OrderedReader
 
-Accept = Callable[[Sequence[Delivered]], Awaitable[None]]
-
 
 class Fetcher:
-    """Reads for one consumer. ``accept`` gets the entries of a read before the next read begins.
-
-    ``room`` returns how many entries to read next, or 0.
-    """
+    """Reads for one consumer. The entries of a read are admitted before the next read begins."""
 
     def __init__(
         self,
-        consumer: Consumer,
+        scope: Scope,
         *,
-        consumer_name: str,
-        connections: SharedConnections,
-        clock: Timers,
         in_flight: InFlight,
         fresh: Freshness,
-        changes: Changes,
         losses: Losses,
-        suspects_only: bool,
-        room: Callable[[], int],
-        accept: Accept,
+        room: Room,
+        admission: Admission,
         order: OrderedFetch | None = None,
+        suspects_only: bool = False,
     ) -> None:
-        self.consumer = consumer
+        consumer = scope.consumer
         self.joined = False
-        self.stopping = False
-        self.paused = False
         self.reader: AnyReader | None = None
-        self._name = consumer_name
-        self._who = f"reader of {consumer.stream.name}/{consumer.group}"
         self.pause = Pause()
-        self._answered_at = clock.monotonic()
+        self._scope = scope
+        self._answered_at = scope.clock.monotonic()
         self._progress = TransferProgress(self._log_large)
         self._waits = False
         self._recover_at = 0.0
-        self._connections = connections
-        self._clock = clock
         self._in_flight = in_flight
         self._fresh = fresh
-        self._changes = changes
         self._losses = losses
         self._suspects_only = suspects_only
-        self._free = room
-        self._accept = accept
+        self._room = room
+        self._admission = admission
         self._order = order
         self._able: Capabilities | None = None
         self._look_at = 0.0
         self._in_read = False
         self._mark: bytes | None = None
         self._reads = StreamReads(
-            connections,
+            scope.connections,
             consumer.stream.name,
             consumer.group,
-            name=consumer_name,
-            clock=clock,
+            name=scope.consumer_name,
+            clock=scope.clock,
             stale=self._stale,
             slow=self._log_large,
             watches=order is not None,
         )
+        scope.hooks.due.append(self.expect)
+        scope.hooks.unread.append(lambda: bool(self.large_reply()))
+
+    @property
+    def consumer(self) -> Consumer:
+        """The consumer for which it reads."""
+        return self._scope.consumer
+
+    @property
+    def _clock(self) -> Timers:
+        return self._scope.clock
+
+    @property
+    def _connections(self) -> SharedConnections:
+        return self._scope.connections
+
+    @property
+    def _who(self) -> str:
+        return f"reader of {self._scope.name}"
 
     async def run(self) -> None:
         """Read until a stop. Raises errors that waiting does not resolve."""
@@ -171,7 +178,7 @@ class Fetcher:
 
     def age(self, now: float) -> float:
         """Return the seconds since the store last answered a read; 0 while there is no room for more."""
-        if self._waits or self.stopping:
+        if self._waits or self._admission.stopping:
             return 0.0
         replies = [one for one in self._replies() if one.received]
         moved_at = max((one.moved_at for one in replies), default=0.0)
@@ -196,7 +203,7 @@ class Fetcher:
     def _ends(self) -> bool:
         """Return whether to stop. A cancellation counts even if a library swallowed it, as asyncio.wait_for of
         Python 3.11 does if the awaited object ends in the same turn of the loop."""
-        return self.stopping or cancelled()
+        return self._admission.stopping or cancelled()
 
     async def _read_over(self, client: SharedConnection) -> None:
         """Read until a stop. Errors are raised."""
@@ -211,7 +218,7 @@ class Fetcher:
                     await order.prepare(client, member)
                 self._well()
                 continue
-            limit = await self._room()
+            limit = await self._until_room()
             if self._clock.monotonic() >= self._recover_at:
                 await self._recover(client, member)
             elif limit or order is not None:
@@ -234,14 +241,18 @@ class Fetcher:
         """Accept entries from the replies to commands that were sent at ``sent`` or later."""
         if found:
             self._fresh.read(sent)
-        await self._accept(found)
+        await self._admission.accept(found)
 
     async def _introduce(self, client: SharedConnection) -> Member:
         """Ask the server what it can do, and join the group if this is the first connection."""
         consumer = self.consumer
         able = await client.capabilities()
         member = Member(
-            consumer.stream.name, consumer.group, self._name, consumer.claim_after_ms, able
+            consumer.stream.name,
+            consumer.group,
+            self._scope.consumer_name,
+            consumer.claim_after_ms,
+            able,
         )
         in_flight = self._in_flight
         session = in_flight.session or GroupSession(member, unsettled=in_flight.unsettled)
@@ -257,7 +268,7 @@ class Fetcher:
             log_foreign_consumers(member, others)
         session.member = member
         in_flight.session = session
-        self._changes.notify()
+        self._scope.changes.notify()
         if self._order is not None:
             self.reader, self._able = self._order.reader(member), able
         elif self.reader is None or able != self._able:
@@ -305,7 +316,7 @@ class Fetcher:
             # XINFO STREAM returns two whole entries, which may take long over a slow link.
             now = self._clock.monotonic()
             self._look_at = now + max(LOOK_SECONDS, TIMES_LOOK * (now - began))
-        if self.paused or self._ends():
+        if self._admission.paused or self._ends():
             return []  # requested meanwhile, when there was no read to end
         self._mark = self._in_flight.mark
         self._in_read = True
@@ -323,7 +334,7 @@ class Fetcher:
             return found
         finally:
             self._in_read = False
-            self._changes.notify()
+            self._scope.changes.notify()
 
     def _look_s(self, member: Member, now: float) -> float:
         """Return after how many seconds a read without entries looks at what is pending."""
@@ -333,21 +344,21 @@ class Fetcher:
             return max(LOOK_SECONDS, self._recover_at - now)
         return claim_interval_ms(member) / 1000
 
-    async def _room(self) -> int:
+    async def _until_room(self) -> int:
         """Wait until there is room, and return how many entries to read next; 0 at a stop."""
 
         def ready() -> bool:
-            if self.stopping:
+            if self._admission.stopping:
                 return True
             urgent = self._order is not None and self._order.urgent
-            return not self.paused and (urgent or self._free() > 0)
+            return not self._admission.paused and (urgent or self._room.free() > 0)
 
         if not ready():
             self._waits = True
-            await self._changes.until(ready)
+            await self._scope.changes.until(ready)
             self._waits = False
             self._answered_at = self._clock.monotonic()
-        return 0 if self.stopping else self._free()
+        return 0 if self._admission.stopping else self._room.free()
 
     async def quieten(self) -> None:
         """End the current read, if there is one, and return when it has ended."""

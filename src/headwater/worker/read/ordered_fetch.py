@@ -43,14 +43,13 @@ from headwater.groups.reading.ordered import (
     take_reader_key,
     wait_for_new,
 )
-from headwater.worker.declare.declaration import Consumer
 from headwater.worker.declare.owned import Owned, State, Stop
 from headwater.worker.leases.reader_lease import ReaderLease
 from headwater.worker.read.ordering import Ordering
 from headwater.worker.settle.in_flight import InFlight
-from headwater.worker.store.clocks import Timer, Timers, call_upkeep
+from headwater.worker.settle.scope import Scope
+from headwater.worker.store.clocks import Timer, call_upkeep
 from headwater.worker.store.shared_connection import SharedConnection
-from headwater.worker.store.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 
@@ -77,8 +76,8 @@ MARGIN = 0.1
 class Slots(NamedTuple):
     """The handler slots of the consumer."""
 
-    put: Callable[[Owned], None]
-    """Gives an entry to them."""
+    offer: Callable[[Sequence[Owned]], None]
+    """Gives entries to them."""
     free: Callable[[], bool]
     """Returns whether one is free, and no handler runs whose entry this process has lost: one that ignores its
     cancellation, or runs in a thread."""
@@ -87,31 +86,22 @@ class Slots(NamedTuple):
 
 
 class OrderedFetch:
-    """Reads in order for one consumer. ``call_back`` is called with the time at which a blocked read must return."""
+    """Reads in order for one consumer, while it has ``lease``."""
 
     def __init__(
-        self,
-        consumer: Consumer,
-        *,
-        clock: Timers,
-        in_flight: InFlight,
-        changes: Changes,
-        gone: Gone,
-        slots: Slots,
-        call_back: Callable[[float], None],
-        by_supervisor: Callable[[], float],
+        self, scope: Scope, *, in_flight: InFlight, lease: ReaderLease, slots: Slots, gone: Gone
     ) -> None:
-        self.consumer = consumer
-        self.clock = clock
-        self.lease = ReaderLease(
-            consumer.claim_after_ms, clock=clock, lost=self._lost, by_supervisor=by_supervisor
+        self.consumer = scope.consumer
+        self.clock = scope.clock
+        self.lease = lease
+        self.ordering = Ordering(
+            scope.consumer, clock=scope.clock, offer=slots.offer, expect=self._expect
         )
-        self.ordering = Ordering(consumer, clock=clock, put=slots.put, expect=self._expect)
         self.list_at = 0.0
         self._in_flight = in_flight
-        self._changes = changes
+        self._changes = scope.changes
+        self._hooks = scope.hooks
         self._gone = gone
-        self._call_back = call_back
         self._slots = slots
         self._listed = False
         self._yields = False
@@ -125,6 +115,9 @@ class OrderedFetch:
         """Since when entries that wait for their key fill the room, while a slot is free."""
         self._timer: Timer | None = None
         self._timer_due = 0.0
+        scope.hooks.settled.append(self.ordering.settled)
+        scope.hooks.dropped.append(self.ordering.away)
+        scope.hooks.overtaken.append(self._lost)
 
     @property
     def reads(self) -> bool:
@@ -149,7 +142,7 @@ class OrderedFetch:
                 self._yield_timer = self.clock.call_later(left, self._look_busy)
         elif not self._yields:
             self._yields = True
-            self._call_back(self.clock.monotonic())
+            self._hooks.expect(self.clock.monotonic())
             self._changes.notify()
 
     def _look_busy(self) -> None:
@@ -186,7 +179,7 @@ class OrderedFetch:
         return OrderedReader(member, self, gone=self._gone)
 
     def _expect(self, due: float) -> None:
-        self._call_back(due)
+        self._hooks.expect(due)
         self._wake_at(due)
 
     def wake_again(self) -> None:
@@ -319,7 +312,7 @@ class OrderedFetch:
             one.mark_lost()
             one.stop(Stop.LOST)
         self._in_flight.hand_back(owned)
-        self._call_back(self.clock.monotonic())
+        self._hooks.expect(self.clock.monotonic())
         self._changes.notify()
 
     async def release(self) -> None:

@@ -54,7 +54,7 @@ class _NoKey:
 
 
 class Ordering:
-    """The lines of one consumer's keys. ``put`` gives an entry to the pool. ``expect`` is called with the time at
+    """The lines of one consumer's keys. ``offer`` gives entries to the slots. ``expect`` is called with the time at
     which the next entry that is away must be claimed. Times are monotonic seconds."""
 
     def __init__(
@@ -62,14 +62,14 @@ class Ordering:
         consumer: Consumer,
         *,
         clock: Timers,
-        put: Callable[[Owned], None],
+        offer: Callable[[Sequence[Owned]], None],
         expect: Callable[[float], None],
     ) -> None:
         assert consumer.order_by is not None, "an ordered consumer has a key function"
         self._consumer = consumer
         self._order_by = consumer.order_by
         self._clock = clock
-        self._put = put
+        self._offer = offer
         self._expect = expect
         self._number = itertools.count()
         self.clear()
@@ -226,9 +226,9 @@ class Ordering:
                 entry.wakes = entry.due
                 heapq.heappush(self._wakes, (entry.due, next(self._number), entry))
                 self._expect(entry.due)
-        elif not entry.given and owned.state is State.BUFFERED:
+        elif not entry.given and owned.state is State.WAITING:
             entry.given = True
-            self._put(owned)
+            self._offer([owned])
 
     def _add(self, id: bytes, key: Hashable) -> _Entry:
         entry = self.entries[id] = _Entry(id, key)

@@ -37,13 +37,13 @@ from headwater.groups.reading.poison import (
     sweep,
     write,
 )
-from headwater.worker.declare.declaration import Consumer
-from headwater.worker.declare.outcome import Crashed
-from headwater.worker.declare.owned import Owned, State
+from headwater.groups.settling.settling import FINAL, SettleOutcome
+from headwater.worker.declare.owned import Owned
 from headwater.worker.run.pool import Pool
 from headwater.worker.settle.in_flight import InFlight
+from headwater.worker.settle.scope import Scope
+from headwater.worker.settle.settle import Queued
 from headwater.worker.store.clocks import Timers
-from headwater.worker.store.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 
@@ -116,24 +116,24 @@ class Quarantine:
 
     def __init__(
         self,
-        consumer: Consumer,
+        scope: Scope,
         loop: Pausable,
         *,
         suspects: Suspects,
         lock: QuarantineLock,
         in_flight: InFlight,
         pool: Pool,
-        clock: Timers,
-        changes: Changes,
+        offer: Callable[[Sequence[Owned]], None],
     ) -> None:
-        self._consumer = consumer
+        consumer = self._consumer = scope.consumer
         self._loop = loop
         self._suspects = suspects
         self._lock = lock
         self._in_flight = in_flight
         self._pool = pool
-        self._clock = clock
-        self._changes = changes
+        self._offer = offer
+        self._clock = scope.clock
+        self._changes = scope.changes
         self._claim_after_seconds = consumer.claim_after_ms / 1000
         self._failed_drains = 0
         self._next_drain = 0.0
@@ -141,6 +141,7 @@ class Quarantine:
         self._settled: list[bytes] = []
         """Ids of settled messages whose records must be deleted."""
         self._tasks: set[asyncio.Task[Any]] = set()
+        scope.hooks.settled.append(self._over)
 
     @property
     def hands_back(self) -> bool:
@@ -168,7 +169,14 @@ class Quarantine:
             await self._in_flight.ask(sweep)
             self._sweep_at = self._clock.monotonic() + SWEEP_SECONDS
 
-    def settled(self, owned: Owned) -> None:
+    def _over(self, queued: Queued, outcome: SettleOutcome) -> None:
+        """Process the reply to a settlement."""
+        if outcome.done and outcome.error is None and queued.settlement.how in FINAL:
+            for owned in queued.entries:
+                if owned.record is not NO_RECORD:
+                    self._forget_soon(owned)
+
+    def _forget_soon(self, owned: Owned) -> None:
         """Delete the record of a message that was settled and will not be delivered again."""
         if owned.record == NO_RECORD:
             return
@@ -250,7 +258,7 @@ class Quarantine:
             await self._changes.until(lambda: not self._pool.running)
             self._in_flight.settler.hurry()
             await self._changes.until(
-                lambda: len(self._in_flight.owned) == 1 or suspect.state is not State.BUFFERED
+                lambda: len(self._in_flight.owned) == 1 or not suspect.unbegun
             )
 
         if await _within(self._clock, self._claim_after_seconds, drain()):
@@ -290,7 +298,7 @@ class Quarantine:
             )
             await self._remember(suspect, alone(suspect.record, count=suspect.count))
             if self._waits(suspect):
-                self._pool.put(suspect)
+                self._offer([suspect])
         ended = self._changes.until(lambda: not self._in_flight.owns(suspect))
         if self._suspects is Suspects.ONLY:
             await ended
@@ -303,30 +311,13 @@ class Quarantine:
             )
             await self._remember(suspect, outlived(suspect.record))
             if not self._in_flight.owns(suspect):
-                self.settled(suspect)  # it was settled meanwhile: delete the record just written
+                self._forget_soon(
+                    suspect
+                )  # it was settled meanwhile: delete the record just written
 
     def _waits(self, owned: Owned) -> bool:
         """Return whether this process still owns an entry whose handler has not begun."""
-        return owned.state is State.BUFFERED and self._in_flight.owns(owned)
-
-    async def crashed(self, entries: Sequence[Owned], outcome: Crashed) -> Crashed:
-        """Count the death of the pool process in which these entries ran, and return the outcome of each. Of one
-        entry it is a crash. Of several, no one knows the culprit: each runs in a batch of its own from now on."""
-        records: dict[bytes, Record] = {}
-        for owned in entries:
-            record = owned.record
-            if len(entries) == 1:
-                record = record._replace(crashes=record.crashes + 1)
-                condemned = record.condemned(self._consumer.max_crashes)
-                outcome = outcome._replace(crashes=record.crashes, condemned=condemned)
-            else:
-                record = record._replace(excused=record.excused + 1)
-            if self._in_flight.owns(owned):
-                owned.judged(record)
-                records[owned.id] = record
-        if records:
-            await self._in_flight.ask(lambda member: write(member, records))
-        return outcome
+        return owned.unbegun and self._in_flight.owns(owned)
 
     async def _remember(self, owned: Owned, record: Record) -> None:
         """Set a message's record, and write it to the store."""

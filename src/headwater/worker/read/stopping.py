@@ -13,22 +13,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any
 
 from headwater.groups.membership.member import retire
 from headwater.groups.protocol.operation import Refused, perform
 from headwater.groups.reading.claiming import Delivered, drop_gone, recover
-from headwater.worker.declare.declaration import Consumer
-from headwater.worker.declare.outcome import NotReturned, Stopped
-from headwater.worker.declare.owned import Owned, Stop
-from headwater.worker.observe.lost_entries import Losses
+from headwater.worker.declare.outcome import Stopped
+from headwater.worker.declare.owned import Stop
+from headwater.worker.read.admission import Admission
 from headwater.worker.read.fetch import Fetcher
+from headwater.worker.read.quarantine import Quarantine
+from headwater.worker.run.endings import Endings
 from headwater.worker.run.pool import Pool
 from headwater.worker.settle.in_flight import InFlight
-from headwater.worker.store.clocks import Timers
+from headwater.worker.settle.scope import Scope
 from headwater.worker.store.connections import lost_connection
-from headwater.worker.store.waiting import Changes
 
 log = logging.getLogger("headwater.worker")
 
@@ -48,40 +48,34 @@ HOW_TO_STOP = "SIGTERM or Ctrl-C again stops now"
 
 
 class Stopping:
-    """Stops one consumer, as described in the module. ``accept`` and ``end`` are those of `Flow`; ``forgotten``
-    waits until the quarantine has nothing more to send."""
+    """Stops one consumer, as described in the module."""
 
     def __init__(
         self,
-        consumer: Consumer,
+        scope: Scope,
         *,
-        consumer_name: str,
-        clock: Timers,
-        changes: Changes,
         in_flight: InFlight,
         pool: Pool,
+        endings: Endings,
+        admission: Admission,
+        quarantine: Quarantine,
         fetcher: Fetcher,
-        accept: Callable[[Sequence[Delivered]], Awaitable[None]],
-        end: Callable[[Owned, NotReturned], None],
-        forgotten: Callable[[], Awaitable[None]],
-        losses: Losses,
     ) -> None:
-        self._consumer = consumer
-        self._consumer_name = consumer_name
-        self._clock = clock
-        self._changes = changes
+        self._consumer = scope.consumer
+        self._consumer_name = scope.consumer_name
+        self._clock = scope.clock
+        self._changes = scope.changes
         self._in_flight = in_flight
         self._pool = pool
+        self._endings = endings
+        self._admission = admission
+        self._quarantine = quarantine
         self._fetcher = fetcher
-        self._accept = accept
-        self._end = end
-        self._forgotten = forgotten
-        self._losses = losses
 
     async def run(self, grace: float, at_once: asyncio.Event) -> None:
         """Stop within ``grace`` seconds, or sooner if ``at_once`` is set."""
         over = self._clock.monotonic() + grace
-        self._fetcher.stopping = True
+        self._admission.stopping = True
         self._changes.notify()
         if self._pool.running and not at_once.is_set():
             self._log_running(grace)
@@ -99,7 +93,7 @@ class Stopping:
             # It runs in a thread, or ignores its cancellation: hand it back although it runs.
             owned.mark_lost()
             owned.stopped = Stop.LOST
-            self._end(owned, Stopped())
+            self._endings.end(owned, Stopped())
         if self._fetcher.joined:
             await self._leave_within(over - self._clock.monotonic(), at_once)
 
@@ -204,11 +198,12 @@ class Stopping:
         if recovered is None:
             recovered = await in_flight.ask(lambda who: recover(who, list(in_flight.owned)))
         found, gone = recovered
-        await self._accept(found)
+        await self._admission.accept(found)
         if gone:
-            await in_flight.ask(lambda who: drop_gone(who, gone, self._losses.pending))
+            losses = self._endings.telemetry.losses
+            await in_flight.ask(lambda who: drop_gone(who, gone, losses.pending))
         await in_flight.settler.drained()
-        await self._forgotten()
+        await self._quarantine.forgotten()
         return "" if await in_flight.ask(retire) else "; its consumer still owns entries"
 
     async def _recovered(self) -> tuple[list[Delivered], list[bytes]] | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from headwater.worker.declare.declaration import Consumer
 from headwater.worker.declare.owned import Owned, State
+from headwater.worker.leases.freshness import Freshness
 from headwater.worker.run.pool import HandBack, Pool, Slot
 from headwater.worker.store.waiting import Changes
 
@@ -27,11 +28,12 @@ class BatchPool(Pool):
         run: Callable[[Any], Awaitable[None]],
         idle: Callable[[], None],
         changes: Changes,
+        fresh: Freshness,
         hold: HandBack,
         *,
         consumer: Consumer,
     ) -> None:
-        super().__init__(size, run, idle, changes, hold)
+        super().__init__(size, run, idle, changes, fresh, hold)
         assert consumer.batch is not None, "its handler gets batches"
         self._batch = consumer.batch
         self._isolated = consumer.isolated
@@ -55,7 +57,7 @@ class BatchPool(Pool):
         """Whether every slot runs a handler."""
         return self._busy >= self._size
 
-    def buffer(self, entries: Sequence[Owned]) -> None:
+    def offer(self, entries: Sequence[Owned]) -> None:
         """Add entries to the next batch."""
         self._buffer.extend(entries)
         self._watch(entries)
@@ -69,7 +71,7 @@ class BatchPool(Pool):
             batch = await self._gather()
             while batch and self.fresh.stale:
                 await self.fresh.restored()
-                batch = [owned for owned in batch if owned.state is State.BUFFERED]
+                batch = [owned for owned in batch if owned.unbegun]
             if batch:
                 await self._handle(batch)
                 await asyncio.sleep(0)  # yield to other tasks: the handler may never wait
@@ -78,13 +80,15 @@ class BatchPool(Pool):
         self._busy += 1
         self.running.update(batch)
         for owned in batch:
-            owned.state = State.RUNNING
+            owned.enter(State.RUNNING)
         self._changes.notify()  # there is room for more
         try:
             await self._run(batch)
         finally:
             self._busy -= 1
             self.overfull = False
+            for owned in batch:
+                owned.handled()
             self.running.difference_update(batch)
             self._changes.notify()
 
@@ -114,7 +118,7 @@ class BatchPool(Pool):
                 if self._isolated and (self._alone(found[0]) or self._alone(self._buffer[0])):
                     break
                 found.append(self._buffer.popleft())
-            return [owned for owned in found if owned.state is State.BUFFERED]
+            return [owned for owned in found if owned.unbegun]
 
     def _alone(self, owned: Owned) -> bool:
         """Return whether an entry is a batch of its own: a process that ran it has died, and the next death will be

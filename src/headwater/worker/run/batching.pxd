@@ -1,14 +1,4 @@
-from headwater.worker.run.execute cimport Executor
-from headwater.worker.run.slow cimport SlowHandlers
+from headwater.worker.run.handling cimport Handling
 
-cdef class BatchHandler:
-    cdef object _consumer
-    cdef Executor _executor
-    cdef object _in_flight
-    cdef object _policy
-    cdef object _clock
-    cdef SlowHandlers _slow
-    cdef object _telemetry
-    cdef object _end
-    cdef object _crashed
-    cdef object _observe
+cdef class BatchHandling(Handling):
+    pass

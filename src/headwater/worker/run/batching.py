@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from headwater.groups.settling.settling import Settlement
+from headwater.messages import EXPIRES_FIELD
 from headwater.worker.declare.batches import BatchRun
-from headwater.worker.declare.decide import Policy, decide
-from headwater.worker.declare.declaration import Consumer
+from headwater.worker.declare.decide import decide
 from headwater.worker.declare.outcome import (
     Crashed,
     Ending,
     HandlerOutcome,
-    NotReturned,
     Returned,
     Stopped,
 )
 from headwater.worker.declare.owned import Owned
 from headwater.worker.observe.delivery_log import Ended, report_batch
-from headwater.worker.observe.telemetry import Telemetry
-from headwater.worker.run.execute import Executor
-from headwater.worker.run.slow import SlowHandlers
-from headwater.worker.settle.in_flight import InFlight
-from headwater.worker.store.clocks import Timers
+from headwater.worker.run.handling import Handling
 
 log = logging.getLogger("headwater.worker")
 
@@ -47,97 +42,75 @@ class _OneDraw(Random):
         return self._drawn
 
 
-class BatchHandler:
-    """Runs one consumer's batch handler. ``end`` settles a single entry, as the loop does; ``crashed`` counts the death
-    of a pool process (`Quarantine.crashed`)."""
+class BatchHandling(Handling):
+    """Handles one consumer's batches."""
 
-    def __init__(
-        self,
-        consumer: Consumer,
-        *,
-        executor: Executor,
-        in_flight: InFlight,
-        policy: Policy,
-        clock: Timers,
-        slow: SlowHandlers,
-        telemetry: Telemetry,
-        end: Callable[[Owned, NotReturned], None],
-        crashed: Callable[[Sequence[Owned], Crashed], Awaitable[Crashed]],
-        observe: Callable[[Owned], None] | None,
-    ) -> None:
-        self._consumer = consumer
-        self._executor = executor
-        self._in_flight = in_flight
-        self._policy = policy
-        self._clock = clock
-        self._slow = slow
-        self._telemetry = telemetry
-        self._end = end
-        self._crashed = crashed
-        self._observe = observe
-
-    async def run(self, taken: list[Owned]) -> None:
-        """Handle a batch, in a slot of the pool."""
+    async def run_batch(self, taken: list[Owned]) -> None:
+        """Handle those entries of a batch that have not expired, in a slot of the pool."""
+        if self.expiry.always or any(EXPIRES_FIELD in owned.delivered.fields for owned in taken):
+            taken = [owned for owned in taken if await self.in_time(owned)]
         entries, items = [], []
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for owned in taken:
-            message, wrong = self._executor.decode(owned)
+            message, wrong = self.executor.decode(owned)
             if wrong is not None:
-                self._end(owned, wrong)
+                self.endings.end(owned, wrong)
                 continue
             entries.append(owned)
             items.append(message)
             owned.began = now
-            if self._observe is not None:
-                self._observe(owned)
+            if self.observe is not None:
+                self.observe(owned)
         if not entries:
             return
-        run = BatchRun(entries, items, whole=self._consumer.into is not None)
+        run = BatchRun(entries, items, whole=self.consumer.into is not None)
         run.task = asyncio.current_task()
-        self._slow.began(entries[0])
-        outcome = await self._executor.call(run.rows, run)
-        self._slow.ended(entries[0], returned=isinstance(outcome, Returned))
+        self.slow.began(entries[0])
+        outcome = await self.executor.call(run.rows, run)
+        self.slow.ended(entries[0], returned=isinstance(outcome, Returned))
         if isinstance(outcome, Crashed):
-            outcome = await self._crashed(entries, outcome)
+            outcome = await self.crashed(entries, outcome)
         self._settle(run, outcome)
 
     def _settle(self, run: BatchRun, outcome: HandlerOutcome) -> None:
-        policy = self._policy._replace(chance=_OneDraw(self._policy.chance.random()))
-        now = self._clock.now_ms()
+        policy, telemetry = self.endings.policy, self.endings.telemetry
+        policy = policy._replace(chance=_OneDraw(policy.chance.random()))
+        now = self.clock.now_ms()
         ended: list[Ended] = []
         returned: list[Owned] = []
-        for owned, one in run.endings(outcome, self._in_flight.owns):
+        for owned, one in run.endings(outcome, self.in_flight.owns):
             if isinstance(one, Returned):
                 returned.append(owned)
                 continue
             settlement = decide(one, policy, owned.delivery, now)
             if settlement is None:
                 continue
-            ending = self._telemetry.ends(owned, one, settlement)
-            self._in_flight.settle([owned], settlement, ending)
+            ending = telemetry.ends(owned, one, settlement)
+            self.in_flight.settle([owned], settlement, ending)
             if isinstance(one, Stopped):
                 owned.mark_lost()  # for a handler that still runs in its thread
             ended.append(Ended(one, settlement, owned.delivery))
         self._acknowledge(returned, outcome)
-        report_batch(ended, self._consumer)
+        report_batch(ended, self.consumer)
 
     def _acknowledge(self, returned: Sequence[Owned], outcome: HandlerOutcome) -> None:
         """Acknowledge the entries for which the handler returned, in one step with its results."""
         additions = outcome.additions if isinstance(outcome, Returned) else ()
-        for owned in returned if self._telemetry.chain.before_settle else ():
-            self._telemetry.returned(owned)
         if not additions:
             for owned in returned:
-                self._in_flight.acknowledge(owned)
+                self.endings.returned(owned)
         elif returned:
+            telemetry = self.endings.telemetry
+            for owned in returned if telemetry.chain.before_settle else ():
+                telemetry.returned(owned)
             first, *others = (owned.id for owned in returned)
             settlement = Settlement(
-                first, self._policy.settled, 0, additions, others, any_owner=True
+                first, self.consumer.acknowledged, 0, additions, others, any_owner=True
             )
-            self._in_flight.settle(returned, settlement, Ending.ACKNOWLEDGED)
+            self.in_flight.settle(returned, settlement, Ending.ACKNOWLEDGED)
         else:
             log.warning(
                 "%s acknowledged no entry of its batch: its %d results are not published",
-                self._consumer.name,
+                self.consumer.name,
                 len(additions),
             )

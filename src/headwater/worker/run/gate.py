@@ -36,16 +36,19 @@ from headwater.groups.reading.limits import (
     take_tokens,
 )
 from headwater.groups.reports.limited import note_limited
-from headwater.worker.declare.declaration import Consumer
-from headwater.worker.declare.outcome import NotReturned, Raised
+from headwater.groups.settling.settling import SettleOutcome
+from headwater.worker.declare.limit import ConsumerLimits
+from headwater.worker.declare.outcome import Raised
 from headwater.worker.declare.owned import Owned, State
+from headwater.worker.run.endings import Endings
 from headwater.worker.run.expiry import Expiry
 from headwater.worker.run.pool import CHECK_SECONDS, Pool
 from headwater.worker.run.slow import SlowHandlers
 from headwater.worker.settle.in_flight import InFlight
+from headwater.worker.settle.scope import Scope
+from headwater.worker.settle.settle import Queued
 from headwater.worker.store.clocks import Timer, Timers, call_upkeep
 from headwater.worker.store.retrying_client import RetryingClient
-from headwater.worker.store.shared_connection import SharedConnections
 from headwater.worker.store.waiting import cancelled
 
 SOON_US = 20_000
@@ -73,32 +76,24 @@ MOST_ASKED = 500
 
 
 class Gate:
-    """The gate of one consumer. ``end`` settles an entry that is not to start; ``expect`` is called with the time at which
-    an entry in line can be claimed."""
+    """The gate of one consumer."""
 
     def __init__(
         self,
-        consumer: Consumer,
+        scope: Scope,
         *,
-        connections: SharedConnections,
-        clock: Timers,
         in_flight: InFlight,
         pool: Pool,
         expiry: Expiry,
         slow: SlowHandlers,
-        end: Callable[[Owned, NotReturned], None],
-        expect: Callable[[float], None],
+        endings: Endings,
     ) -> None:
-        assert consumer.limits is not None, "only a consumer with limits has a gate"
-        self._consumer = consumer
-        self._limits = consumer.limits
-        self._clock = clock
+        self._scope = scope
         self._in_flight = in_flight
         self._pool = pool
         self._expiry = expiry
         self._slow = slow
-        self._end = end
-        self._expect = expect
+        self._endings = endings
         self._waiting: deque[Owned] = deque()
         self._starting: dict[Owned, Timer] = {}
         """Entries that have their tokens and start in a moment."""
@@ -110,38 +105,39 @@ class Gate:
         """How many of the first entries that wait here have been at a slot, too late for their tokens."""
         self._held_back = False
         """Whether some of the entries that asked last wait here."""
-        self._places: dict[Owned, Sequence[LimitPlace]] = {}
-        """The places of the entries that run, or are about to; of those in line that are being parked, the places that
-        they wait for: one may have become free before they could be made due."""
-        self._freed: list[tuple[bytes, LimitPlace]] = []
-        self._noted: set[bytes] = set()
-        """Entries that are noted as waiting here."""
-        self._wait: list[bytes] = []
-        self._over: list[bytes] = []
-        """Entries that begin to wait, and that do not wait any more: to be noted."""
+        self._places = _Places()
+        self._notes = _Notes()
         self._again_at = self._look_at = 0.0
         self._tokens_at = 0.0
         """Before this time the store has no tokens of a rate that all entries need."""
-        self._denied_at: float | None = None
-        """Since when there has been no place for the entries that wait here."""
-        self._had = 0
-        """How many places this process had then."""
-        self._cursor = 0
         self._timer: Timer | None = None
         self._busy_timer: Timer | None = None
-        self._rates = self._client_for_rates(connections)
+        self._rates = self._client_for_rates()
+        scope.hooks.starting.append(self._in_time)
+        scope.hooks.settled.append(self._settled)
 
-    def _client_for_rates(self, connections: SharedConnections) -> RetryingClient | None:
+    @property
+    def _clock(self) -> Timers:
+        return self._scope.clock
+
+    @property
+    def _limits(self) -> ConsumerLimits:
+        limits = self._scope.consumer.limits
+        assert limits is not None, "only a consumer with limits has a gate"
+        return limits
+
+    def _client_for_rates(self) -> RetryingClient | None:
         """Return the client for the rates of a partition, which hold for the whole stream, in whose hash slot they are;
         None for a stream without partitions."""
-        stream, home = self._consumer.stream.name, self._limits.home
+        consumer = self._scope.consumer
+        stream, home = consumer.stream.name, self._limits.home
         if home == stream:
             return None
         return RetryingClient(
-            f"limits of {stream}/{self._consumer.group}",
+            f"limits of {self._scope.name}",
             stream=home,
             clock=self._clock,
-            connections=connections,
+            connections=self._scope.connections,
         )
 
     def offer(self, entries: Sequence[Owned]) -> None:
@@ -152,7 +148,7 @@ class Gate:
 
     def ahead(self) -> int:
         """Return for how many entries more than there are free slots the store is asked."""
-        usual, consumer = self._slow.usual(), self._consumer
+        usual, consumer = self._slow.usual(), self._scope.consumer
         if usual is None or self._held_back or self._pool.overfull:
             return 0
         if self._limits.have_places or consumer.batch is not None:
@@ -163,27 +159,27 @@ class Gate:
         starts = consumer.concurrency * EARLY_SECONDS / 2 / max(usual, 1e-6)
         return min(most, int(starts), int(EARLY_SECONDS / every_s))
 
-    def too_late(self, owned: Owned) -> bool:
-        """Return whether an entry that a slot is about to start got its tokens too long ago. Then it needs new ones, and
-        waits here again."""
+    def _in_time(self, owned: Owned) -> bool:
+        """Return whether an entry that a slot is about to start may start. If it got its tokens too long ago, it needs new
+        ones, and waits here again."""
         valid_from = self._early.pop(owned, None)
         if valid_from is None or self._clock.monotonic() - valid_from <= EARLY_SECONDS:
-            return False
-        owned.state = State.BUFFERED
+            return True
+        owned.enter(State.WAITING)
         self._waiting.insert(self._late, owned)
         self._late += 1
         self._ask_now()
-        return True
+        return False
 
-    def settled(self, entries: Sequence[Owned]) -> None:
+    def _settled(self, queued: Queued, _outcome: SettleOutcome) -> None:
         """Give back the places of entries that this process does not own any more."""
-        for owned in entries:
+        for owned in queued.entries:
             self._early.pop(owned, None)
             self._since.pop(owned, None)
-            if owned.id in self._noted and owned.state is not State.BUFFERED:
-                self._waits_no_more(owned)  # it was handed back
-            if owned in self._places and not self._in_flight.owns(owned):
-                self._freed += [(owned.id, place) for place in self._places.pop(owned)]
+            if owned.id in self._notes.noted and not owned.unbegun:
+                self._notes.over(owned)  # it was handed back
+            if owned in self._places.had and not self._in_flight.owns(owned):
+                self._places.give_back(owned)
                 self._again_at = self._tokens_at
 
     async def run(self) -> None:
@@ -192,8 +188,7 @@ class Gate:
         while not cancelled():
             await self._in_flight.changes.until(self._has_work)
             now = self._clock.monotonic()
-            if self._freed:
-                freed, self._freed = self._freed, []
+            if freed := self._places.take_freed():
                 self._called(await self._ask(partial(free_places, freed=freed)))
             if now >= self._look_at:
                 self._look_at = now + LOOK_SECONDS
@@ -222,7 +217,7 @@ class Gate:
             bool(self._waiting) and self._free() + self.ahead() > 0 and now >= self._again_at - 1e-6
         )
         looks = now >= self._look_at and self._in_flight.member is not None
-        return bool(self._freed) or asks or looks
+        return bool(self._places.freed) or asks or looks
 
     def _free(self) -> int:
         """Return how many entries could start now."""
@@ -264,31 +259,30 @@ class Gate:
 
     async def _look(self) -> None:
         if self._limits.have_places:
-            called, self._cursor = await self._ask(partial(look_after, cursor=self._cursor))
+            cursor = self._places.cursor
+            called, self._places.cursor = await self._ask(partial(look_after, cursor=cursor))
             self._called(called)
-            for owned in [one for one in self._places if one.lost]:
-                del self._places[owned]  # another process has the entry and its places
+            for owned in [one for one in self._places.had if one.lost]:
+                del self._places.had[owned]  # another process has the entry and its places
         for known in (self._early, self._since):
             for owned in [one for one in known if one.lost]:
                 del known[owned]
         waits = [owned for owned in self._waiting if self._still_here(owned)]
-        self._wait += [owned.id for owned in waits[:MOST_ASKED] if owned.id not in self._noted]
-        self._noted.update(self._wait)
+        self._notes.stay(waits[:MOST_ASKED])
         await self._note()
 
     async def _note(self) -> None:
-        """Note which entries wait, if that has changed."""
-        if self._wait or self._over:
-            (waiting, self._wait), (over, self._over) = (self._wait, []), (self._over, [])
-            await self._ask(partial(note_limited, waiting=waiting, over=over))
+        """Note in the store which entries wait, if that has changed."""
+        if changed := self._notes.take():
+            await self._ask(partial(note_limited, waiting=changed[0], over=changed[1]))
 
     def _called(self, count: int) -> None:
         """Read at once if entries in line are due."""
         if count:
-            self._expect(self._clock.monotonic())
+            self._scope.hooks.expect(self._clock.monotonic())
 
     def _still_here(self, owned: Owned) -> bool:
-        return owned.state is State.BUFFERED and self._in_flight.owns(owned)
+        return owned.unbegun and self._in_flight.owns(owned)
 
     async def _next(self) -> list[Owned]:
         """Take the next entries that a slot could start. Those that have expired are settled."""
@@ -306,8 +300,8 @@ class Gate:
                 if expired is None:
                     entries.append(owned)
                 else:
-                    self._waits_no_more(owned)
-                    self._end(owned, expired)
+                    self._notes.over(owned)
+                    self._endings.end(owned, expired)
         return entries
 
     # --- asking the store -------------------------------------------------------------------------
@@ -326,7 +320,7 @@ class Gate:
                 if how:
                     denied[owned] = how
                 else:
-                    self._places[owned] = one.places
+                    self._places.had[owned] = one.places
         keep: list[Owned] = []
         self._tokens_at = 0.0
         needed = {owned: one.places for owned, one in with_places}
@@ -334,10 +328,10 @@ class Gate:
             if how == 1 or owned.record.suspect:
                 self._park(owned, LAST_RESORT_MS if how == 1 else 1000 * POLL_SECONDS[1])
                 if self._in_flight.owns(owned):
-                    self._places[owned] = needed[owned]
+                    self._places.had[owned] = needed[owned]
             else:
                 keep.append(owned)
-        again = self._poll(denied=bool(keep))
+        again = self._places.poll_s(self._clock.monotonic(), denied=bool(keep))
         rest = [pair for pair in asked if pair[0] not in denied]
         for (owned, one), verdict in zip(rest, await self._tokens(rest), strict=True):
             if verdict.starts:
@@ -345,7 +339,7 @@ class Gate:
             elif verdict.parked or owned.record.suspect:
                 self._park(owned, verdict.wait_us / 1000)
             else:
-                self._give_back(owned)
+                self._places.give_back(owned)
                 keep.append(owned)
                 again = max(again, (verdict.wait_us - one.horizon_us / 2) / 1e6)
                 self._tokens_at = self._clock.monotonic() + again
@@ -356,19 +350,9 @@ class Gate:
             self._watch()
         await self._note()
 
-    def _poll(self, *, denied: bool) -> float:
-        """Return in how many seconds to ask for places again."""
-        now = self._clock.monotonic()
-        if not denied:
-            self._denied_at = None
-            return 0.0
-        if self._denied_at is None or len(self._places) != self._had:
-            self._denied_at, self._had = now, len(self._places)
-        return min(POLL_SECONDS[1], max(POLL_SECONDS[0], (now - self._denied_at) / 8))
-
     def _needs(self, owned: Owned) -> Asked | None:
         """Return what an entry needs; None if it has started, because it needs nothing, or was settled."""
-        consumer, delivered, message = self._consumer, owned.delivered, None
+        consumer, delivered, message = self._scope.consumer, owned.delivered, None
         if self._limits.have_keys:
             try:
                 message = consumer.stream.codec.decode_flat(delivered.fields)
@@ -378,8 +362,8 @@ class Gate:
         try:
             tokens, places = self._limits.needs(message, consumer.stream.name, consumer.group)
         except BaseException as error:  # as of ``order_by``
-            self._waits_no_more(owned)
-            self._end(owned, Raised(error))
+            self._notes.over(owned)
+            self._endings.end(owned, Raised(error))
             return None
         if not tokens and not places:
             self._start(owned, 0.0)
@@ -404,7 +388,7 @@ class Gate:
 
     def _start(self, owned: Owned, seconds: float) -> None:
         """Give an entry to the slots, now or in a moment."""
-        self._waits_no_more(owned)
+        self._notes.over(owned)
         valid_from = self._clock.monotonic() + seconds
 
         def start() -> None:
@@ -413,9 +397,9 @@ class Gate:
                 pool = self._pool
                 if pool.waiting + len(pool.running) >= pool.capacity:
                     self._early[owned] = valid_from
-                pool.buffer([owned])
+                pool.offer([owned])
             else:
-                self._give_back(owned)
+                self._places.give_back(owned)
             self._in_flight.changes.notify()
 
         if seconds > 0:
@@ -423,22 +407,12 @@ class Gate:
         else:
             start()
 
-    def _waits_no_more(self, owned: Owned) -> None:
-        """Note that an entry does not wait any more, if it was parked, or waited here for long."""
-        if owned.id in self._noted or owned.delivered.claimed:
-            self._noted.discard(owned.id)
-            self._over.append(owned.id)
-
     def _park(self, owned: Owned, wait_ms: float) -> None:
-        self._give_back(owned)
+        self._places.give_back(owned)
         if self._still_here(owned):
             self._in_flight.counters.limited += 1
-            self._wait.append(owned.id)
+            self._notes.wait(owned)
             self._in_flight.hand_back([owned], delay_ms=max(1, round(wait_ms + 0.5)))
-
-    def _give_back(self, owned: Owned) -> None:
-        """Give back the places of an entry that does not start after all."""
-        self._freed += [(owned.id, place) for place in self._places.pop(owned, ())]
 
     def _again_in(self, seconds: float) -> None:
         """Ask again for the entries that stay here."""
@@ -448,3 +422,68 @@ class Gate:
             call_upkeep(self._clock, seconds, notify)
         else:
             self._clock.call_later(seconds, notify)
+
+
+class _Places:
+    """The places of ``Limit(concurrent=…)`` that this process has or asks for."""
+
+    def __init__(self) -> None:
+        self.had: dict[Owned, Sequence[LimitPlace]] = {}
+        """The places of the entries that run, or are about to; of those in line that are being parked, the places that
+        they wait for: one may have become free before they could be made due."""
+        self.freed: list[tuple[bytes, LimitPlace]] = []
+        self.cursor = 0
+        self._denied_at: float | None = None
+        """Since when there has been no place for the entries that wait at the gate."""
+        self._had = 0
+        """How many places this process had then."""
+
+    def give_back(self, owned: Owned) -> None:
+        """Give back the places of an entry that has ended, or does not start after all."""
+        self.freed += [(owned.id, place) for place in self.had.pop(owned, ())]
+
+    def take_freed(self) -> list[tuple[bytes, LimitPlace]]:
+        """Return the places that were given back since the last call."""
+        freed, self.freed = self.freed, []
+        return freed
+
+    def poll_s(self, now: float, *, denied: bool) -> float:
+        """Return in how many seconds to ask for places again."""
+        if not denied:
+            self._denied_at = None
+            return 0.0
+        if self._denied_at is None or len(self.had) != self._had:
+            self._denied_at, self._had = now, len(self.had)
+        return min(POLL_SECONDS[1], max(POLL_SECONDS[0], (now - self._denied_at) / 8))
+
+
+class _Notes:
+    """Which entries the store knows to wait for a limit (`groups.reports.limited`)."""
+
+    def __init__(self) -> None:
+        self.noted: set[bytes] = set()
+        """Entries that are noted as waiting at the gate."""
+        self._wait: list[bytes] = []
+        self._over: list[bytes] = []
+
+    def stay(self, entries: Sequence[Owned]) -> None:
+        """Note entries that stay at the gate, unless they are noted."""
+        self._wait += [owned.id for owned in entries if owned.id not in self.noted]
+        self.noted.update(self._wait)
+
+    def wait(self, owned: Owned) -> None:
+        """Note an entry that is parked."""
+        self._wait.append(owned.id)
+
+    def over(self, owned: Owned) -> None:
+        """Note that an entry does not wait any more, if it was parked, or waited here for long."""
+        if owned.id in self.noted or owned.delivered.claimed:
+            self.noted.discard(owned.id)
+            self._over.append(owned.id)
+
+    def take(self) -> tuple[list[bytes], list[bytes]] | None:
+        """Return the entries that begin to wait and those that do not wait any more; None if nothing has changed."""
+        if not self._wait and not self._over:
+            return None
+        found, self._wait, self._over = (self._wait, self._over), [], []
+        return found

@@ -13,5 +13,4 @@ cdef class Pool:
     cdef public object _hold
     cdef public object _timer
     cdef public dict _handed_back
-    cdef public object gate
     cdef public object fresh

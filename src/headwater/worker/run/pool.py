@@ -79,8 +79,10 @@ class Pool:
         run: Callable[[Any], Awaitable[None]],
         idle: Callable[[], None],
         changes: Changes,
+        fresh: Freshness,
         hold: HandBack | None = None,
     ) -> None:
+        self.fresh = fresh
         self._size = size
         self._run = run
         self._idle = idle
@@ -96,10 +98,6 @@ class Pool:
         self._timer: Timer | None = None
         self._handed_back: dict[bytes, float] = {}
         """When the entries that were handed back last had arrived, in case they come again."""
-        self.gate: Callable[[Sequence[Owned]], None] | None = None
-        """Takes the entries before the buffer, if the consumer has limits."""
-        self.fresh: Freshness
-        """Set before `start`."""
 
     def start(self, name: str) -> list[asyncio.Task[None]]:
         """Start the slots and return their tasks, which the caller watches."""
@@ -142,25 +140,12 @@ class Pool:
         """For how many seconds an entry waits while every slot is busy, until it is handed back."""
         return math.inf if self._hold is None else HOLD_SECONDS - self._hold.look_s()
 
-    def put(self, *entries: Owned) -> None:
-        """Add entries to the buffer, or give them to the gate. They are handled in order."""
-        if self.gate is None:
-            self.buffer(entries)
-        else:
-            self.gate(entries)
-
-    def buffer(self, entries: Sequence[Owned]) -> None:
-        """Add entries to the buffer."""
+    def offer(self, entries: Sequence[Owned]) -> None:
+        """Add entries to the buffer. They are handled in order."""
         self._buffer.extend(entries)
         self._watch(entries)
         for _ in range(min(len(entries), len(self._arrivals))):
             self._wake()
-
-    def empty(self) -> list[Owned]:
-        """Empty the buffer, and return the entries whose handler has not begun."""
-        taken = [owned for owned in self._buffer if owned.state is State.BUFFERED]
-        self._buffer.clear()
-        return taken
 
     # --- entries that wait for too long ----------------------------------------------------------
 
@@ -179,7 +164,7 @@ class Pool:
         hold, self._timer = self._hold, None
         assert hold is not None, "`_watch` has set the timer"
         oldest = hold.clock.monotonic() - self.patience
-        waiting = [owned for owned in self._buffer if owned.state is State.BUFFERED]
+        waiting = [owned for owned in self._buffer if owned.unbegun]
         if self.busy:
             # The clock counts in microseconds.
             late = [owned for owned in waiting if owned.arrived <= oldest + 1e-5]
@@ -231,15 +216,16 @@ class Pool:
                 await fresh.restored()
                 continue
             owned = self._buffer.popleft()
-            if owned.state is not State.BUFFERED:
+            if owned.state is not State.WAITING:
                 continue  # lost, or handed back, while it waited here
-            owned.state = State.RUNNING
+            owned.enter(State.RUNNING)
             owned.task = slot
             self.running.add(owned)
             try:
                 await self._run(owned)
             finally:
                 owned.task = None
+                owned.handled()
                 self.running.discard(owned)
                 self.overfull = False
                 self._changes.notify()

@@ -3,7 +3,6 @@ from headwater.worker.declare.owned cimport Owned
 cdef class SlowHandlers:
     cdef object _consumer
     cdef object _clock
-    cdef object _busy
     cdef object _stack
     cdef double _ended_at
     cdef bint _said_hung

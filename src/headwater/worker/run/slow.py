@@ -35,8 +35,7 @@ WEIGHT = 0.1
 class SlowHandlers:
     """Checks one consumer's running handlers, while there are any.
 
-    A slow handler is reported once, and again each time its age has doubled. ``busy`` returns whether there is no
-    free slot, ``stack`` where a handler is.
+    A slow handler is reported once, and again each time its age has doubled. ``stack`` returns where a handler is.
     """
 
     def __init__(
@@ -44,12 +43,10 @@ class SlowHandlers:
         consumer: Consumer,
         *,
         clock: Timers,
-        busy: Callable[[], bool],
         stack: Callable[[Owned], Sequence[FrameSummary]],
     ) -> None:
         self._consumer = consumer
         self._clock = clock
-        self._busy = busy
         self._stack = stack
         self._ended_at = 0.0
         self._said_hung = False
@@ -92,7 +89,7 @@ class SlowHandlers:
 
     def busy_since(self) -> float | None:
         """Return since when every slot runs the same handler; None if a slot is free."""
-        if not self._running or not self._busy():
+        if len(self._running) < self._consumer.concurrency:
             return None
         return max(self._ended_at, *(owned.began for owned in self._running), 0.0)
 

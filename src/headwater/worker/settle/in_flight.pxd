@@ -7,10 +7,8 @@ cdef class InFlight:
     cdef public dict owned
     cdef public object session
     cdef public object reading
-    cdef public object dropped
-    cdef public object unread
     cdef public Settler settler
-    cdef object _settled
+    cdef object _hooks
     cdef object _retrying
     cdef object _sender
     cdef object _rejoining

@@ -38,12 +38,12 @@ from headwater.worker.declare.owned import Owned, State, Stop
 from headwater.worker.declare.statistics import Counters
 from headwater.worker.leases.lease import renewal
 from headwater.worker.leases.reader_lease import ReaderLease
+from headwater.worker.settle.scope import Scope
 from headwater.worker.settle.settle import BATCH, Queued, Settler
 from headwater.worker.settle.settlement_sender import SettlementSender
-from headwater.worker.store.clocks import Timers
 from headwater.worker.store.retrying_client import RetryingClient
-from headwater.worker.store.shared_connection import SharedConnection, SharedConnections
-from headwater.worker.store.waiting import Changes, ended
+from headwater.worker.store.shared_connection import SharedConnection
+from headwater.worker.store.waiting import ended
 
 log = logging.getLogger("headwater.worker")
 
@@ -54,40 +54,26 @@ SAID_TOGETHER = 1_000
 class InFlight:
     """Owned entries and their settlement.
 
-    ``settled`` is called with the outcome of each settlement; ``name`` is the consumer's name in the log.
-    ``how`` is the end of an entry whose handler returned; at most ``most`` entries are settled by one command.
+    ``reading`` is the lease of an ordered consumer's reader.
     """
 
     def __init__(
-        self,
-        name: str,
-        *,
-        stream: str,
-        clock: Timers,
-        connections: SharedConnections,
-        changes: Changes,
-        counters: Counters,
-        settled: Callable[[Queued, SettleOutcome], None],
-        how: How = How.ACK,
-        most: int = BATCH,
+        self, scope: Scope, *, counters: Counters, reading: ReaderLease | None = None
     ) -> None:
-        self.changes = changes
+        consumer, clock = scope.consumer, scope.clock
+        self.changes = scope.changes
         self.counters = counters
+        self.reading = reading
         self.owned: dict[bytes, Owned] = {}
         self.session: GroupSession | None = None
-        self.reading: ReaderLease | None = None
-        """For an ordered consumer: whether this process is the reader."""
-        self.dropped: Callable[[Owned], None] = lambda _owned: None
-        """Called with each entry that another consumer owns now."""
-        self.unread: Callable[[], bool] = lambda: False
-        """Returns whether a large reply with further entries of this consumer is under way."""
-        self.settler = Settler(clock, self._send, self._done, how=how, most=most)
-        self._settled = settled
+        most = BATCH if consumer.batch is None else max(BATCH, consumer.batch.size)
+        self.settler = Settler(clock, self._send, self._done, how=consumer.acknowledged, most=most)
+        self._hooks = scope.hooks
         self._retrying = RetryingClient(
-            f"settler of {name}",
-            stream=stream,
+            f"settler of {scope.name}",
+            stream=consumer.stream.name,
             clock=clock,
-            connections=connections,
+            connections=scope.connections,
         )
         self._sender = SettlementSender(
             self._retrying, self.ask, lambda *what: self.the_session().settle(*what)
@@ -115,7 +101,11 @@ class InFlight:
 
     def unbegun(self) -> list[Owned]:
         """Return the entries that wait for a handler."""
-        return [owned for owned in self.owned.values() if owned.state is State.BUFFERED]
+        return [owned for owned in self.owned.values() if owned.unbegun]
+
+    def unread(self) -> bool:
+        """Return whether a large reply with further entries of this consumer is under way."""
+        return any(asked() for asked in self._hooks.unread)
 
     def owns(self, owned: Owned) -> bool:
         """Return whether this consumer still owns this delivery. False also if the entry was delivered again since."""
@@ -143,7 +133,7 @@ class InFlight:
         """Acknowledge a delivery whose handler returned, and publish its results, with the next batch; also if
         another consumer owns the entry by now."""
         if owned.lost or self.owns(owned):
-            owned.state = State.SETTLING
+            owned.enter(State.SETTLING)
             owned.additions = additions
             self.settler.add(owned)
 
@@ -151,7 +141,7 @@ class InFlight:
         """Settle deliveries in the same way, with the next batch. If there is a result and this consumer has lost
         one of the entries, the others are handed back."""
         for one in entries:
-            one.state = State.SETTLING
+            one.enter(State.SETTLING)
         self.settler.add(Queued(entries, settlement, ending))
 
     def hand_back(self, entries: Sequence[Owned], *, delay_ms: int = 0) -> None:
@@ -212,9 +202,10 @@ class InFlight:
         owned.mark_lost()
         if not (owned.batch or owned).in_thread:
             owned.stop(Stop.LOST)  # a thread runs on, and may finish first
-        if owned.state is State.BUFFERED:
-            owned.state = State.SETTLING  # a pool skips it in its buffer
-        self.dropped(owned)
+        if owned.unbegun:
+            owned.enter(State.ENDED)
+        for dropped in self._hooks.dropped:
+            dropped(owned)
         self.changes.notify()
 
     # --- operations on the store ------------------------------------------------------------------
@@ -304,7 +295,10 @@ class InFlight:
             for one in queued.entries:
                 if self.owns(one):
                     del self.owned[one.id]
-        self._settled(queued, outcome)
+                if one.state is State.SETTLING:
+                    one.enter(State.ENDED)
+        for settled in self._hooks.settled:
+            settled(queued, outcome)
         self.changes.notify()
 
     @property

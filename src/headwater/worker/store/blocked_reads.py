@@ -140,29 +140,27 @@ class WaitingStream:
             self.answer.set_result(entries)
 
 
+class Connecting(NamedTuple):
+    """How `BlockedReads` connects."""
+
+    name: str
+    """The name of the connection (CLIENT SETNAME)."""
+    blocking: Callable[[], redis.asyncio.Redis]
+    """Opens a connection for commands that block."""
+    shared: Callable[[], Any]
+    """Returns the connection for commands that must not wait for them."""
+
+
 class BlockedReads:
-    """The blocked command of all waiting streams whose reads have the same `Head`, over a connection of its own.
+    """The blocked command of all waiting streams whose reads have the same `Head`, over a connection of its own."""
 
-    ``shared`` returns the connection for commands that must not wait for it.
-    """
-
-    def __init__(
-        self,
-        head: Head,
-        *,
-        name: str,
-        open_client: Callable[[], redis.asyncio.Redis],
-        shared: Callable[[], Any],
-        clock: Timers,
-    ) -> None:
+    def __init__(self, head: Head, *, connecting: Connecting, clock: Timers) -> None:
         self.head = head
         self.answered_at = clock.monotonic()
         """When the store last answered."""
         self.sent_at = self.answered_at
         """When the last command was sent."""
-        self._name = name
-        self._open = open_client
-        self._shared = shared
+        self._connecting = connecting
         self._clock = clock
         self._client: redis.asyncio.Redis | None = None
         self._progress = TransferProgress(self._slow)
@@ -229,7 +227,7 @@ class BlockedReads:
             while self._called and self._calls <= self._end_upto and self._connection_id:
                 unblock = single("CLIENT", "UNBLOCK", self._connection_id)
                 try:
-                    await perform(self._shared(), unblock)
+                    await perform(self._connecting.shared(), unblock)
                 except Refused:
                     self._connection_id = 0
                 except lost_connection():
@@ -339,7 +337,7 @@ class BlockedReads:
     async def _lost(self, error: Exception, which: Sequence[WaitingStream]) -> None:
         """Use another connection next, and tell these streams that this one broke."""
         await self._close_client()
-        self._shared().renew()
+        self._connecting.shared().renew()
         self._fail(error, which)
 
     def _command(self, called: dict[bytes, WaitingStream], limit: int) -> Command:
@@ -411,7 +409,7 @@ class BlockedReads:
 
     async def _look_at(self, which: Sequence[WaitingStream]) -> None:
         """Release those of these streams that have pending entries, or whose pending entries cannot be counted."""
-        shared = self._shared()
+        shared = self._connecting.shared()
         try:
             able = await shared.capabilities()
             for part in batched(which, LOOKED_AT):
@@ -434,10 +432,10 @@ class BlockedReads:
 
     async def _connected(self) -> redis.asyncio.Redis:
         if self._client is None:
-            client = self._client = self._open()
+            client = self._client = self._connecting.blocking()
             try:
                 self._connection_id = await perform(client, single("CLIENT", "ID"))
-                await perform(client, single("CLIENT", "SETNAME", self._name))
+                await perform(client, single("CLIENT", "SETNAME", self._connecting.name))
             except Refused:
                 pass  # then a blocked read cannot be ended early, or CLIENT LIST does not show the name
         return self._client

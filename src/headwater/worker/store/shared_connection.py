@@ -2,7 +2,7 @@
 
     joins, claims, settlements, …      ──▶ SharedConnection, one for each node of the store
     large replies                      ──▶ SharedConnection, one for each node, opened once there was one
-    blocked reads                      ──▶ BlockedReads, one for each group name
+    blocked reads                      ──▶ BlockedReads, Connecting, one for each group name
     transactions of ordered consumers  ──▶ SharedConnection, one for each node, used by one at a time
 
 So large entries delay no settlement. Leases have their own connection and thread (`lease`), so that
@@ -41,7 +41,7 @@ from headwater.groups.protocol.operation import (
 )
 from headwater.groups.protocol.store_errors import lost_connection
 from headwater.groups.reading.claiming import MAX_BLOCK_MS
-from headwater.worker.store.blocked_reads import BlockedReads, Head, WaitingStream
+from headwater.worker.store.blocked_reads import BlockedReads, Connecting, Head, WaitingStream
 from headwater.worker.store.clocks import Timers
 from headwater.worker.store.connections import Connections, close_client
 from headwater.worker.store.waiting import ended
@@ -269,13 +269,9 @@ class SharedConnections:
         place = (self._connections.slot_of(stream), head)
         found = self._blocked.get(place)
         if found is None:
-            found = self._blocked[place] = BlockedReads(
-                head,
-                name=name,
-                open_client=lambda: self._reading(stream),
-                shared=lambda: self.of(stream),
-                clock=self._clock,
-            )
+            connecting = Connecting(name, lambda: self._reading(stream), lambda: self.of(stream))
+            found = BlockedReads(head, connecting=connecting, clock=self._clock)
+            self._blocked[place] = found
         return found
 
     def _asynchronous(self, stream: str) -> redis.asyncio.Redis:

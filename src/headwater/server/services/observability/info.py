@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from headwater.engine.keyspace.memory_totals import state_bytes
 from headwater.persistence.source import SegmentSource
 from headwater.server.identity import COMPATIBLE_VERSION, RUN_ID, version
-from headwater.server.services.checkpoint_statistics import REWRITE, SAVE
 from headwater.server.services.memory_use import STARTUP_BYTES, client_bytes, resident_bytes
 from headwater.server.services.observability import statistics
 from headwater.server.services.observability.statistics import Fields
+from headwater.server.services.storage.checkpoint_statistics import REWRITE, SAVE
 
 if TYPE_CHECKING:
     from headwater.server.services.services import Services
@@ -206,7 +206,7 @@ again."""
 
 
 def _persistence(services: Services) -> Fields:
-    checkpoints = services.checkpoints.statistics
+    checkpoints = services.storage.checkpoints.statistics
     running_s = checkpoints.seconds(services.times.monotonic())
     saving, rewriting = checkpoints.current == SAVE, checkpoints.current == REWRITE
     status = "ok" if checkpoints.last_succeeded else "err"
@@ -230,8 +230,11 @@ def _persistence(services: Services) -> Fields:
         "aof_last_write_status": "ok",
         "journal_state": JOURNAL_OK if services.state.poisoned is None else JOURNAL_FAILED,
     }
-    if services.journal is not None:
-        journal, recovered = services.journal.statistics(), services.journal.recovery.report()
+    if services.storage.journal is not None:
+        journal, recovered = (
+            services.storage.journal.statistics(),
+            services.storage.journal.recovery.report(),
+        )
         state = JOURNAL_REFUSING if journal.refusal else JOURNAL_OK
         fields |= {
             "journal_state": JOURNAL_FAILED
@@ -255,7 +258,7 @@ def _persistence(services: Services) -> Fields:
 
 def _on_disk(services: Services) -> Fields:
     """The fields about older entries, which are on disk."""
-    segments, sealing = services.segments, services.keyspace.sealing
+    segments, sealing = services.storage.segments, services.keyspace.sealing
     if segments is None:
         return {}
     live, source = sealing.segments(), sealing.bodies.source
@@ -263,7 +266,7 @@ def _on_disk(services: Services) -> Fields:
     return {
         "segments": len(live),
         "segment_live_bytes": sum(live.values()),
-        "segment_moved_bytes": services.compactions.moved_bytes,
+        "segment_moved_bytes": services.storage.compactions.moved_bytes,
         "segment_failure": segments.failure,
         "cold_waits": services.blocked.cold_reads.waits,
         "cold_reads": source.reads,

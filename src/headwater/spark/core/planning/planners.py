@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headwater.spark.core.lua_planning import LuaPlanner
-from headwater.spark.core.planning import Planner
-from headwater.spark.core.split_planning import SplitPlanner
+from headwater.spark.core.planning.lua_planning import LuaPlanner
+from headwater.spark.core.planning.planning import Planner
+from headwater.spark.core.planning.split_planning import SplitPlanner
 from headwater.spark.core.store import SourceStore
 
 

@@ -18,10 +18,15 @@ from typing import Any, Final, TypeVar
 
 from headwater.common.model import StreamID
 from headwater.groups.protocol.operation import Script
-from headwater.spark.core.ids import before
-from headwater.spark.core.planning import CutRange, Limits, Look, Wanted, part_sizes, parts_between
-from headwater.spark.core.positions import Position, ReadSpan
-from headwater.spark.core.state import StreamState
+from headwater.spark.core.planning.planning import (
+    CutRange,
+    Limits,
+    Look,
+    Wanted,
+    part_sizes,
+    parts_between,
+)
+from headwater.spark.core.positions import Position, ReadSpan, StreamState, before
 from headwater.spark.core.store import ScriptCall, SourceStore
 
 T = TypeVar("T")

@@ -41,8 +41,8 @@ from headwater.journal.segments.blobs import BlobHead
 from headwater.journal.segments.segments import SegmentWriter
 
 if TYPE_CHECKING:
-    from headwater.server.services.segments import Segments
     from headwater.server.services.services import Services
+    from headwater.server.services.storage.segments import Segments
 
 log = logging.getLogger("headwater.server")
 

@@ -31,9 +31,9 @@ from headwater.persistence.building import checkpoint
 from headwater.persistence.digest import source_digest
 from headwater.persistence.order import CheckpointFailed, CheckpointOrder
 from headwater.persistence.process import HelperProcess, can_start
-from headwater.server.services.checkpoint_statistics import CheckpointStatistics
-from headwater.server.services.compactions import Compactions
 from headwater.server.services.state import DISK_IS_FULL, NEVER, NodeState
+from headwater.server.services.storage.checkpoint_statistics import CheckpointStatistics
+from headwater.server.services.storage.compactions import Compactions
 
 if TYPE_CHECKING:
     from headwater.config.config import Config
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headwater.journal.images.rotation import Rotation
     from headwater.journal.log.journal import Journal
     from headwater.server.services.records import TurnRecords
-    from headwater.server.services.segments import Segments
+    from headwater.server.services.storage.segments import Segments
     from headwater.server.services.turn_clock import TurnClock
 
 log = logging.getLogger("headwater.server")

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from headwater.common.model import IDRange, StreamID
-from headwater.spark.core.ids import after, before
-from headwater.spark.core.positions import Position, ReadSpan
-from headwater.spark.core.state import StreamState
+from headwater.spark.core.positions import Position, ReadSpan, StreamState, after, before
 
 
 class Look(NamedTuple):

@@ -25,7 +25,7 @@ from headwater.errors import NodePoisoned
 from headwater.journal.segments.compaction import Compaction, compact, sparse_segments
 from headwater.journal.segments.segment_reader import SegmentReader
 from headwater.journal.segments.segments import segment_name, segment_numbers
-from headwater.server.services.segments import segment_writer
+from headwater.server.services.storage.segments import segment_writer
 
 if TYPE_CHECKING:
     from headwater.config.config import Config
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from headwater.engine.keyspace.keyspace import Keyspace
     from headwater.journal.log.journal import Journal
     from headwater.server.services.records import TurnRecords
-    from headwater.server.services.segments import Segments
     from headwater.server.services.state import NodeState
+    from headwater.server.services.storage.segments import Segments
     from headwater.server.services.turn_clock import TurnClock
 
 log = logging.getLogger("headwater.server")

@@ -24,7 +24,7 @@ log = logging.getLogger("headwater.server")
 def reload_from_journal(services: Services) -> None:
     """Replay the journal; call it right after a commit. Raises `JournalDamaged`, also if less is in the
     journal than was committed, and `StoreUnusable`."""
-    journal = services.journal
+    journal = services.storage.journal
     assert journal is not None, "the command checks that there is a journal"
     old = services.keyspace
     recovery, source = journal.recovery.reread(), old.sealing.bodies.source

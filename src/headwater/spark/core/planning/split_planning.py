@@ -12,8 +12,7 @@ from typing import Any, Final
 from headwater.common.model import StreamID
 from headwater.errors import HeadwaterError
 from headwater.groups.protocol.operation import Operation, batched, single
-from headwater.spark.core.ids import before
-from headwater.spark.core.planning import (
+from headwater.spark.core.planning.planning import (
     CutRange,
     Limits,
     Look,
@@ -22,7 +21,7 @@ from headwater.spark.core.planning import (
     part_sizes,
     parts_between,
 )
-from headwater.spark.core.positions import Position, ReadSpan
+from headwater.spark.core.positions import Position, ReadSpan, before
 from headwater.spark.core.store import Command, SourceStore
 
 _TOGETHER: Final = 200
