@@ -1,6 +1,6 @@
 """Writes three generated reference pages: ``docs/reference/cli.md`` from the command line,
 ``docs/reference/commands.md`` from the command table, and ``docs/reference/configuration.md`` from the
-declarations of the settings.
+declarations of the settings; and the diagram of an entry's states in the worker's guide.
 
 ``python -m tools.reference`` writes the pages; tests/tidy checks that they are up to date.
 """
@@ -16,11 +16,17 @@ import click
 from headwater.cli.main import app
 from headwater.commands.syntax import shown_syntax
 from headwater.commands.table import COMMANDS, Command
+from headwater.worker.declare.owned import TRANSITIONS, State
 from tools import configuration_page
 
 ROOT = Path(__file__).resolve().parent.parent
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
 COMMANDS_PAGE = ROOT / "docs" / "reference" / "commands.md"
+GUIDE = ROOT / "docs" / "guide" / "worker.md"
+STATES = (
+    "<!-- Written by `make docs` from TRANSITIONS in src/headwater/worker/declare/owned.py. -->\n"
+)
+STATES_END = "\n<!-- End of the states. -->\n"
 WIDTH = 96
 
 CLI_HEAD = """\
@@ -55,6 +61,18 @@ def commands(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str,
     if hasattr(command, "list_commands"):
         for word in command.list_commands(context):
             yield from commands(command.get_command(context, word), word, context)
+
+
+def guide_with_states() -> str:
+    """Return the worker's guide with a new diagram of the states of an entry."""
+    before, begin, rest = GUIDE.read_text(encoding="utf-8").partition(STATES)
+    _old, end, after = rest.partition(STATES_END)
+    assert begin, f"{GUIDE} has no place for the states"
+    assert end, f"{GUIDE} has no end of the states"
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {State.READ.value}"]
+    lines += [f"    {one.before.value} --> {one.after.value}: {one.cause}" for one in TRANSITIONS]
+    lines += [f"    {State.ENDED.value} --> [*]", "```"]
+    return before + begin + "\n".join(lines) + end + after
 
 
 def cli_page() -> str:
@@ -107,6 +125,7 @@ def main() -> None:
         CLI_PAGE: cli_page(),
         COMMANDS_PAGE: commands_page(),
         configuration_page.PAGE: configuration_page.page(),
+        GUIDE: guide_with_states(),
     }
     for path, text in pages.items():
         path.write_text(text, encoding="utf-8")

@@ -21,6 +21,11 @@ def test_the_page_of_the_command_line_is_up_to_date() -> None:
     assert written == reference.cli_page(), "run `make docs` and review the changes"
 
 
+def test_the_diagram_of_an_entrys_states_is_up_to_date() -> None:
+    written = reference.GUIDE.read_text(encoding="utf-8")
+    assert written == reference.guide_with_states(), "run `make docs` and review the changes"
+
+
 def test_the_page_of_the_commands_is_up_to_date() -> None:
     written = reference.COMMANDS_PAGE.read_text(encoding="utf-8")
     assert written == reference.commands_page(), "run `make docs` and review the changes"

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headwater.commands.times import WallOffset
 from headwater.common.limits import MAX_ENTRY_BYTES
@@ -29,13 +28,10 @@ from headwater.errors import CommandError, NoRoom
 from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import cut, is_part, word_at

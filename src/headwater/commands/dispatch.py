@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, Wait, shown
 from headwater.commands.functions import functions_of
@@ -18,13 +17,10 @@ from headwater.commands.table import COMMANDS, Command
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import is_part, word_at

@@ -6,7 +6,7 @@ A read is planned first; after the command is admitted, it is carried out (`Grou
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.commands.call import Call
 from headwater.commands.xread import NewEntries, ReadLimits, Share, entries_after
@@ -20,13 +20,10 @@ from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.keyspace.events import STREAM
 from headwater.resp.replies import ReplyWriter
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import new_words, push_id, push_word, word_at

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.common.model import MAX_U64, id_after, id_before, id_pairs
 from headwater.errors import CommandError
 from headwater.resp.arguments import ID_ERROR, Arguments, parse_id
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import new_words, set_word, word_at

@@ -17,20 +17,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from headwater.engine.bodies.sealed_block import ColdBlocks
 from headwater.engine.entries.entry_block import EntryBlock, Span
 from headwater.engine.tier.warming import first_piece, stored_among, up_to
 from headwater.resp.replies import ReplyWriter
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.native.memory import offset_at

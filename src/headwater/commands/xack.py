@@ -8,7 +8,6 @@ Source: Redis's command pages and t_stream.c.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, shown
 from headwater.commands.ids import IDBlock, distinct, id_words
@@ -19,13 +18,10 @@ from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import push_id, push_word, word_at

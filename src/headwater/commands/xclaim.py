@@ -8,7 +8,6 @@ Source: Redis's command pages and t_stream.c (xclaimCommand, xautoclaimCommand).
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call, shown
 from headwater.commands.group_reads import RECORD_BYTES, counted_once_more, ensure_consumer
@@ -24,13 +23,10 @@ from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments, parse_id
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import push_id, push_word, word_at

@@ -13,7 +13,6 @@ Source: Redis's command pages and t_stream.c (xpendingCommand, xinfoReplyWithStr
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.ids import range_end, range_start
@@ -25,13 +24,10 @@ from headwater.engine.groups.pending import NOBODY
 from headwater.errors import CommandError
 from headwater.resp.replies import ReplyWriter
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import push_word, word_at

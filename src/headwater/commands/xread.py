@@ -11,8 +11,6 @@ Source: Redis's command pages (8.10 for MAXCOUNT and MAXSIZE) and t_stream.c (xr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import SYNTAX, Call, Wait
 from headwater.commands.ids import GREATEST
 from headwater.commands.reply_tail import write_spans
@@ -29,13 +27,10 @@ from headwater.errors import CommandError
 from headwater.resp.arguments import INTEGER_ERROR, Arguments
 from headwater.resp.replies import ReplyWriter
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.native.memory import append_fours

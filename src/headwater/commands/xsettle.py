@@ -6,7 +6,6 @@ Source: docs/guide/streams.md.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.ids import IDBlock, distinct
@@ -24,13 +23,10 @@ from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import push_id, push_word, word_at

@@ -10,15 +10,12 @@ Tests use `headwater.testing.ManualClock`, which the test advances. See docs/adr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # clock.pxd calls clock_gettime
     from time import monotonic as passed_seconds

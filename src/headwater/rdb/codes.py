@@ -17,17 +17,13 @@ Sources: Redis, crc64.c, whose check value is in the example of `crc64`; LibLZF,
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.rdb.errors import BadPayload
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import cut, put_part

@@ -23,17 +23,12 @@ Source: Redis, listpack.c.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.rdb.errors import BadPayload
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import (

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import sys
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import MAX_DELIVERY_COUNT
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import NOBODY, UNCLAIMED, NodeImage, PendingImage
 from headwater.rdb.lengths import ID_BYTES, ByteReader, put_length
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import (

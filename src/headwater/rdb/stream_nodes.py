@@ -15,20 +15,16 @@ Source: Redis, t_stream.c (streamAppendItem, streamIteratorGetID, streamValidate
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.rdb import listpack
 from headwater.rdb.errors import BadPayload
 from headwater.rdb.image import ID, NodeImage
 from headwater.rdb.listpack import Cursor
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and listpack.pxd have them in C
     from headwater.native.memory import (

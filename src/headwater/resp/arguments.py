@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import builtins
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import MAX_COUNT, MAX_ID_TEXT_BYTES
 from headwater.errors import CommandError
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import (

@@ -22,7 +22,6 @@ is stored.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import (
     MAX_ARGUMENTS,
@@ -36,13 +35,10 @@ from headwater.errors import ProtocolError
 from headwater.resp.arguments import Arguments
 from headwater.resp.inline import split
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import put_bytes, put_part, resize, scan_bulks, set_word, word_at

@@ -6,8 +6,6 @@ Source: Redis's command pages and t_string.c.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import SYNTAX, WRONGTYPE, Call
 from headwater.commands.expire import end_of, let_expire, let_live
 from headwater.commands.keys import clear_expired, delete_key, notify_overwritten
@@ -20,13 +18,10 @@ from headwater.engine.keyspace.events import GENERIC, STRING
 from headwater.errors import CommandError
 from headwater.resp.arguments import INTEGER_ERROR, Arguments, parse_integer
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.native.memory import decimal_text

@@ -21,20 +21,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from headwater.common import limits
 from headwater.engine.bodies.blobs import Blob
 from headwater.engine.bodies.codecs import NONE, Codec
 from headwater.native.memory import Text
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # packing_c.pxd has it in C
     from headwater.native.memory import offset_at

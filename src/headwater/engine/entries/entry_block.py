@@ -26,20 +26,16 @@ Rule 4. A closed block may have a copy that shares its bytes. Each has its own v
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from headwater.engine.bodies.block_account import HOT, KEPT, SEALED, BlockAccount
 from headwater.engine.bodies.sealed_block import SealedBlock, offsets_in, start_in, unpacked_ids
 from headwater.native.memory import Text
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.native.memory import cut, offset_at, reserve, word_at

@@ -16,20 +16,15 @@ Ids are strictly ascending, so blocks and the entries in them are found by binar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.engine.bodies.block_account import BlockAccount
 from headwater.engine.bodies.sealed_block import SealedBlock
 from headwater.engine.entries.entry_block import EntryBlock, Span
 from headwater.native.memory import ENTRY_HEADER_BYTES
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import (

@@ -10,15 +10,11 @@ Rule 1. Nothing is read beyond ``end``, and a length is compared with what is le
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and views_c.pxd have them in C
     from headwater.native.memory import empty

@@ -43,15 +43,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import (

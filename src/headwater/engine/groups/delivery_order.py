@@ -20,19 +20,15 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from headwater.common.model import MAX_U64, id_after, id_before
 from headwater.engine.accounts.memory_account import INDEX_BYTES, RUN_BYTES
 from headwater.engine.groups.pending import PendingList
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import add_word, insert_words, remove_words, set_word, word_at

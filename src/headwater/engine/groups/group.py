@@ -19,7 +19,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import MAX_ENTRIES_COUNT
 from headwater.common.model import UNKNOWN, flat_words
@@ -35,13 +34,10 @@ from headwater.engine.groups.delivery_order import DeliveryOrder
 from headwater.engine.groups.pending import NOBODY, PendingList
 from headwater.engine.shared.history import StreamHistory
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import word_at

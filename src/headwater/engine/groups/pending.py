@@ -15,19 +15,15 @@ Only `ConsumerGroup` changes a list; commands read it.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import PENDING_BLOCK_RECORDS
 from headwater.engine.accounts.memory_account import BLOCK_BYTES, FULL_BLOCK_BYTES, MemoryAccount
 from headwater.engine.groups.pending_block import BIG, PendingBlock, expected_at
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import copy_words, remove_words, word_at

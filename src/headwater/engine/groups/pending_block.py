@@ -21,17 +21,13 @@ Rule 3. The array is as long as the capacity of the block and uses no more memor
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.common.model import MAX_U64
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import (

@@ -35,7 +35,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from headwater.engine.accounts.weights import NODE_WORDS
 from headwater.engine.entries.entry_block import EntryBlock
@@ -44,13 +43,10 @@ from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.groups.pending_block import PendingBlock
 from headwater.engine.streams.stream import StoredStream
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.native.memory import put_u8, put_u32, put_u64, put_words

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from sys import getsizeof
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from headwater.common.limits import SMALL_GARBAGE
 from headwater.engine.accounts.memory_account import text_bytes
@@ -44,13 +44,10 @@ from headwater.engine.shared.signals import KeySignals
 from headwater.engine.streams.copying import adopt_facts, adopt_stream, copy_stream
 from headwater.engine.streams.stream import StoredStream
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.native.memory import splice

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import append_part, offset_at, push_offset, push_word

@@ -12,7 +12,6 @@ Rule 2. ``live``, ``count``, ``last_ms`` and ``last_seq`` are always right. ``fi
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.engine.accounts.weights import (
     FIRST_MS,
@@ -24,13 +23,10 @@ from headwater.engine.accounts.weights import (
 )
 from headwater.engine.redis_nodes.radix_nodes import RadixCount, radix_nodes
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.engine.redis_nodes.radix_nodes import common_bytes

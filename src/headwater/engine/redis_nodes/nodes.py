@@ -19,7 +19,6 @@ Sources: Redis, t_stream.c (streamAppendItem, streamTrim) and listpack.c for the
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import MAX_ENTRY_BYTES
 from headwater.common.model import id_before
@@ -48,13 +47,10 @@ from headwater.engine.redis_nodes.node_runs import (
 )
 from headwater.engine.redis_nodes.packed_nodes import PackedNodes
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and weights_c.pxd have them in C
     from headwater.engine.accounts.weights import grow, integer_bytes, weigh

@@ -10,18 +10,14 @@ Rule 3. Nodes are numbered from the first. Questions in ascending order are answ
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.engine.accounts.weights import LAST_MS, LIVE, NODE_WORDS
 from headwater.engine.redis_nodes.node_runs import NodeRun
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.native.memory import word_at

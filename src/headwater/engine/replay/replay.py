@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from array import array
-from typing import TYPE_CHECKING
 
 from headwater.engine.facts.fact_reader import FactReader
 from headwater.engine.groups.group import ConsumerGroup
@@ -23,13 +22,10 @@ from headwater.engine.replay.replay_steps import STEPS
 from headwater.engine.replay.restoring import Restoring
 from headwater.engine.streams.stream import StoredStream
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.native.memory import word_at

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import PENDING_BLOCK_RECORDS
 from headwater.engine.accounts.weights import NODE_WORDS
@@ -29,13 +28,10 @@ from headwater.engine.keyspace.memory_totals import book_all
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.storing import LEAST_ENTRY_BYTES, checked_blob
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.native.memory import word_at

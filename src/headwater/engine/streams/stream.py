@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import MAX_ENTRIES_COUNT, SMALL_GARBAGE
 from headwater.engine.groups.group import ConsumerGroup
@@ -21,13 +20,10 @@ from headwater.engine.shared.signals import KeySignals
 from headwater.engine.streams.idempotency import Idempotency
 from headwater.engine.tier.storing import StoredRecord, apply_record, encode_record
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import offset_at, word_at

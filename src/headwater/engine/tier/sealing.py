@@ -24,7 +24,7 @@ Rule 6. A block that is sealed and not stored is in ``unstored`` if the store ha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from weakref import ref
 
 from headwater.engine.bodies.blobs import Blob, BlobSource
@@ -33,13 +33,10 @@ from headwater.engine.bodies.codecs import NONE, Codec
 from headwater.engine.bodies.sealed_block import SealedBlock, body_of, marks_of
 from headwater.engine.entries.entry_block import EntryBlock
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.native.memory import word_at

@@ -19,7 +19,7 @@ import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from weakref import WeakSet
 
 from headwater.common.forks import FORKS
@@ -28,13 +28,10 @@ from headwater.journal.disk.page_cache import NOWAIT
 from headwater.journal.disk.regular import open_regular
 from headwater.journal.disk.system import file_system
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # page_cache_c.pxd has it in C
     from headwater.journal.disk.page_cache import read_cached

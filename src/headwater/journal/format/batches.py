@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from headwater.errors import JournalDamaged
 from headwater.journal.disk.content import Content
@@ -31,13 +31,10 @@ from headwater.journal.format.records import (
     whole_group,
 )
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
     from headwater.journal.format.checksum import place_mask, view_byte, view_u32, view_u64

@@ -40,17 +40,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from headwater.common.limits import MAX_RECORD_GROUP_BYTES
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
     from headwater.journal.format.checksum import (

@@ -8,8 +8,6 @@ groups of a file follow the same rule.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.journal.disk.files import Files
 from headwater.journal.format.names import JournalFile
 from headwater.journal.format.records import (
@@ -19,13 +17,10 @@ from headwater.journal.format.records import (
     synced_group,
 )
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
     from headwater.journal.format.checksum import bind_groups

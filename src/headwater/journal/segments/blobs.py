@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import google_crc32c
 
@@ -35,13 +35,10 @@ from headwater.engine.bodies.blobs import CHECKSUM_BYTES, BlobPlace
 from headwater.engine.bodies.codecs import CODECS
 from headwater.errors import JournalDamaged
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # checksum_c.pxd has it in C
     from headwater.journal.format.checksum import place_mask

@@ -16,7 +16,6 @@ import os
 import select
 from array import array
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import HANDSHAKES_PER_TURN, LOOP_HOLD_SECONDS, MAX_EVENTS_PER_TURN
 from headwater.server.net.driver import Driver
@@ -24,13 +23,10 @@ from headwater.server.net.sockets import Connection
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # compiled modules use the C versions
     from time import monotonic as passed_seconds

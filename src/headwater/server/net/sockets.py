@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from typing import TYPE_CHECKING
 
 from headwater.server.session.session import Session
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # compiled modules use the C versions
     from headwater.server.net.transfers import receive_some, send_some

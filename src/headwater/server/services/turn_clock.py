@@ -18,18 +18,14 @@ See docs/adr/0035-steady-time.md.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from headwater.commands.times import WallOffset
 from headwater.common.clock import Clock, SystemClock
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns

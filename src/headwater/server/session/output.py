@@ -6,18 +6,13 @@ Commands write into ``outbox``, which is not visible to the client. A commit mov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.reply_tail import ReplyTail
 from headwater.resp.replies import ReplyWriter
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # compiled modules use memory_c.pxd
     from headwater.native.memory import cut, empty

@@ -14,7 +14,7 @@ Rule 4. A command that needs blocks on disk waits for them outside the turn (col
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.commands.call import Call, Wait
 from headwater.commands.dispatch import KnownCommand, find_command, find_like
@@ -37,13 +37,10 @@ from headwater.server.session.session import Session
 from headwater.server.session.subscriptions import check_context
 from headwater.server.session.transaction import TransactionQueue
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns

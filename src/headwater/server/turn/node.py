@@ -22,7 +22,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import TYPE_CHECKING
 
 from headwater.common.clock import Clock, SystemClock
 from headwater.common.forks import FORKS
@@ -47,13 +46,10 @@ from headwater.server.turn.due import run_due
 from headwater.server.turn.execution import Execution
 from headwater.server.turn.reply_pieces import continue_reply
 
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns

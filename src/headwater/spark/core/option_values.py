@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from headwater.client import server_url
 from headwater.client.redaction import redacted
 from headwater.common.model import MAX_ID, MAX_U64, MIN_ID, StreamID, id_before
+from headwater.common.moments import length_ms
 from headwater.errors import DeclarationError
 from headwater.spark.core import timestamp_formats
 from headwater.spark.core.patterns import StreamPattern
@@ -32,8 +33,6 @@ Reader = Callable[[str, str], Any]
 SCHEMES: Final = (*server_url.SCHEMES, "headwater")
 _GLOB: Final = re.compile(r"(?<!\\)[*?\[]")
 _ID: Final = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
-_DURATION: Final = re.compile(r"([0-9]{1,12})\s*(ms|s|m|h|d)?")
-_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 _OF_TABLES: Final = {
@@ -209,12 +208,13 @@ def count(name: str, text: str) -> int:
 
 def duration_ms(name: str, text: str) -> int:
     """Return milliseconds from ``30s``, ``5m`` or a plain number of milliseconds, Redis's unit."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or not int(found[1]):
+    word = text.strip()
+    found = length_ms(f"{word}ms" if word.isdecimal() else word)
+    if not found:
         raise DeclarationError(
             f"{name}: {text!r} is not a duration like 500ms, 30s, 5m, 2h, or milliseconds"
         )
-    return int(found[1]) * _UNITS_MS[found[2] or "ms"]
+    return found
 
 
 def flag(name: str, text: str) -> bool:

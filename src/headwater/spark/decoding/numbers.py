@@ -8,15 +8,10 @@ parsed here, Arrow's cast has the same result. Empty texts, which nulls look lik
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
+try:
+    import cython
+except ImportError:
     from headwater import _cython as cython
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
 
 COMPILED: bool = cython.compiled
 

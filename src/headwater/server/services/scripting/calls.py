@@ -30,13 +30,12 @@ from headwater.server.services.scripting.values import (
 )
 
 if TYPE_CHECKING:
-    from headwater import _cython as cython
     from headwater.server.session.session import Session
-else:
-    try:
-        import cython
-    except ImportError:
-        from headwater import _cython as cython
+
+try:
+    import cython
+except ImportError:
+    from headwater import _cython as cython
 
 if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns
