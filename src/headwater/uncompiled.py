@@ -20,7 +20,7 @@ class NotCompiled(UserWarning):
 
 
 def notice() -> str | None:
-    """What to tell a user of a plain installation; None if every hot module is compiled or plain Python was
+    """Return what to tell a user of a plain installation; None if every hot module is compiled or plain Python was
     asked for."""
     if os.environ.get("HEADWATER_PURE") == "1":
         return None

@@ -76,13 +76,13 @@ class Wait:
         self.group: ConsumerGroup | None = None
 
     def wakes_on(self, value: Value | None) -> bool:
-        """Whether a signal of a key that now holds ``value`` wakes the client."""
+        """Return whether a signal of a key that now holds ``value`` wakes the client."""
         if self.for_streams:
             return isinstance(value, StoredStream)
         return not self.for_lists or isinstance(value, deque)
 
     def finds_nothing(self, value: Value | None) -> bool:
-        """Whether the command is known to find nothing in ``value``, the value of its key."""
+        """Return whether the command is known to find nothing in ``value``, the value of its key."""
         group = self.group
         return (
             group is not None

@@ -72,7 +72,7 @@ class KnownCommand:
             }
 
     def takes_memory(self, arguments: Arguments) -> bool:
-        """Whether a request may take more memory, and is refused beyond maxmemory. XSETTLE settles in any
+        """Return whether a request may take more memory, and is refused beyond maxmemory. XSETTLE settles in any
         case; only with ``TO`` it also adds entries."""
         takes = self.enlarges
         if takes and self.name == b"XSETTLE":

@@ -48,7 +48,7 @@ def _answer(call: Call, payload: bytes) -> None:
 
 
 def _is_large(value: Value) -> bool:
-    """Whether dumping the value takes long enough for an offloaded job."""
+    """Return whether dumping the value takes long enough for an offloaded job."""
     if isinstance(value, StoredStream):
         parts = value.length + value.idempotency.tracked
         parts += sum(len(group.pel) + len(group.by_cid) for group in value.groups.values())

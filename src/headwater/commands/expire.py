@@ -97,7 +97,7 @@ def _conditions(arguments: Arguments) -> set[bytes]:
 
 
 def _allowed(conditions: set[bytes], current: int | None, at_ms: int) -> bool:
-    """Whether the conditions of EXPIRE hold; a key without an expiry counts as expiring last."""
+    """Return whether the conditions of EXPIRE hold; a key without an expiry counts as expiring last."""
     if b"NX" in conditions and current is not None:
         return False
     if b"XX" in conditions and current is None:

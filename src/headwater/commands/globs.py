@@ -31,7 +31,7 @@ _BACKSLASH = 0x5C
 
 
 def matches(pattern: bytes, text: bytes) -> bool:
-    """Whether ``pattern`` matches the whole of ``text``. Lower both to ignore case.
+    """Return whether ``pattern`` matches the whole of ``text``. Lower both to ignore case.
 
     Raises `CommandError` after `MAX_STEPS` comparisons.
 
@@ -84,7 +84,7 @@ def _class(pattern: bytes, at: int, byte: int) -> int:
 
 
 def _ranges(pattern: bytes, at: int) -> tuple[bool, list[tuple[int, int]], int]:
-    """Whether a class is negated, its ranges, and the position after it. A class without ``]`` ends with
+    """Return whether a class is negated, its ranges, and the position after it. A class without ``]`` ends with
     the pattern."""
     negated = at < len(pattern) and pattern[at] == _NOT
     if negated:

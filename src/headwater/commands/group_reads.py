@@ -233,7 +233,7 @@ class GroupDelivery(GroupRead):
         return records
 
     def recheck_at_ms(self) -> int | None:
-        """When the oldest pending entry that the stream still has will be idle enough; if there is none,
+        """Return when the oldest pending entry that the stream still has will be idle enough; if there is none,
         after a min-idle-time, but at the earliest after `SHORTEST_RECHECK_MS`."""
         if self.claim_ms < 0:
             return None

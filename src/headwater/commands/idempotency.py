@@ -64,7 +64,7 @@ class IdempotentID:
             self.iid = content_hash(arguments.values(start))
 
     def repeats(self, call: Call, stream: StoredStream) -> bool:
-        """Whether ``stream`` remembers the pair. If so, count a duplicate and write the reply; there is no
+        """Return whether ``stream`` remembers the pair. If so, count a duplicate and write the reply; there is no
         event, no WATCH is broken, and nothing is trimmed."""
         assert self.iid is not None
         known = stream.idempotency.find(self.pid, self.iid)

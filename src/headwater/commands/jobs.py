@@ -40,7 +40,7 @@ class Job:
 
 
 def may_offload(call: Call) -> bool:
-    """Whether the client of this call can wait for a job."""
+    """Return whether the client of this call can wait for a job."""
     return call.may_block and call.offloads
 
 

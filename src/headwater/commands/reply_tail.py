@@ -65,7 +65,7 @@ def write_span(reply: ReplyWriter, span: Span, backward: bool) -> None:
 
 
 def _readable(block: EntryBlock) -> bool:
-    """Whether the entries of a block can be read without the disk."""
+    """Return whether the entries of a block can be read without the disk."""
     packed = block.packed
     return packed is None or packed.data is not None or packed.wire is not None
 

@@ -51,7 +51,7 @@ class WallOffset:
         return min(max(0, wall_ms - self.ahead_ms), _MAX_I64)
 
     def wall_ms(self, steady_ms: int) -> int:
-        """What the wall clock, with its present offset, shows at a steady time."""
+        """Return what the wall clock, with its present offset, shows at a steady time."""
         return min(max(0, steady_ms + self.ahead_ms), _MAX_I64)
 
     def copy(self) -> WallOffset:

@@ -94,18 +94,18 @@ class _Claims:
         """Pending ids whose entries the stream no longer has."""
 
     def idle_enough(self, time: int) -> bool:
-        """Whether an entry delivered at ``time`` may be claimed."""
+        """Return whether an entry delivered at ``time`` may be claimed."""
         return self.min_idle == 0 or self.now_ms - time >= self.min_idle
 
     def too_young(self, at: int) -> bool:
-        """Whether the record at ``at`` may not be claimed yet; a released one always may."""
+        """Return whether the record at ``at`` may not be claimed yet; a released one always may."""
         pel = self.group.pel
         if pel.owner(at):
             return not self.idle_enough(pel.time(at))
         return pel.time(at) > 0  # above 0 for a delayed entry: its due time
 
     def all_too_young(self, min_time: int) -> bool:
-        """Whether no record with a time from ``min_time`` on may be claimed. The time of a released one,
+        """Return whether no record with a time from ``min_time`` on may be claimed. The time of a released one,
         which always may, is 0."""
         return min_time > 0 and not self.idle_enough(min_time)
 
@@ -332,7 +332,7 @@ class _Scan:
             self.count -= 1
 
     def _passes_over(self, block: PendingBlock) -> bool:
-        """Whether nothing in ``block`` is idle enough and none of its entries can be gone."""
+        """Return whether nothing in ``block`` is idle enough and none of its entries can be gone."""
         if not self.claims.all_too_young(block.min_time):
             block.settle_min_time()
             if not self.claims.all_too_young(block.min_time):

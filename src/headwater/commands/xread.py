@@ -207,11 +207,11 @@ class Share:
                 self.most = 0
 
     def left(self) -> int:
-        """How many more entries are allowed, by COUNT and MAXCOUNT; -1 for all."""
+        """Return how many more entries are allowed, by COUNT and MAXCOUNT; -1 for all."""
         return self.most if self.most < 0 else self.most - self.taken
 
     def full(self) -> bool:
-        """Whether no further entry is allowed."""
+        """Return whether no further entry is allowed."""
         if self.taken == self.most:
             return True
         return 0 <= self.maxsize <= self.size and self.taken + self.limits.entries > 0

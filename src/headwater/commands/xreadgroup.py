@@ -182,7 +182,7 @@ def _group_of(call: Call, key: bytes, options: ReadOptions) -> ConsumerGroup:
 
 
 def _asks_for_new(arguments: Arguments, at: int) -> bool:
-    """Whether the id is ``>`` or the greatest id, which means the same. Another id, that of a history
+    """Return whether the id is ``>`` or the greatest id, which means the same. Another id, that of a history
     read, is left in ``arguments.ms`` and ``arguments.seq``."""
     if arguments.is_byte(at, _GREATER):
         return True

@@ -125,11 +125,11 @@ class _Settlement:
         self.ids = block.parse(arguments)
 
     def _delays(self) -> bool:
-        """Whether the mode allows DELAY."""
+        """Return whether the mode allows DELAY."""
         return self.mode in (b"SILENT", b"FAIL")
 
     def _deletes(self) -> bool:
-        """Whether the mode allows KEEPREF, DELREF or ACKED, and none was given yet."""
+        """Return whether the mode allows KEEPREF, DELREF or ACKED, and none was given yet."""
         return self.mode == b"ACKDEL" and not self.references
 
     def _addition(self, arguments: Arguments, index: int) -> int:

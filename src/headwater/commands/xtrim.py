@@ -154,7 +154,7 @@ class Trim:
             node += 1
 
     def _covers_run(self, length: int, plan: _Plan, run: NodeRun) -> bool:
-        """Whether all nodes of a run are removed as a whole, from a stream of ``length`` entries."""
+        """Return whether all nodes of a run are removed as a whole, from a stream of ``length`` entries."""
         if self.limit and plan.gone + run.live > self.limit:
             return False
         return self._covers(length - run.live, (run.last_ms, run.last_seq))
@@ -176,13 +176,13 @@ class Trim:
         return plan.gone > before
 
     def _enough(self, length: int, entry_id: tuple[int, int] | None) -> bool:
-        """Whether no entry from ``entry_id`` on needs to be removed."""
+        """Return whether no entry from ``entry_id`` on needs to be removed."""
         if self.minid is None:
             return length <= self.maxlen
         return entry_id is not None and entry_id >= self.minid
 
     def _covers(self, length_without: int, last: tuple[int, int]) -> bool:
-        """Whether a node whose last id is ``last`` is removed as a whole."""
+        """Return whether a node whose last id is ``last`` is removed as a whole."""
         if self.minid is None:
             return length_without >= self.maxlen
         return last < self.minid

@@ -64,7 +64,7 @@ class LimitedLog:
         self._log(logging.ERROR, template, arguments, error)
 
     def left_out(self, template: str) -> int:
-        """How many lines of this template were left out and are not yet reported."""
+        """Return how many lines of this template were left out and are not yet reported."""
         window = self._windows.get(template)
         return 0 if window is None else window.left_out
 

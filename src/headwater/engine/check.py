@@ -419,7 +419,7 @@ def _opened(block: EntryBlock, packed: SealedBlock) -> Iterator[str]:
 
 
 def _well_written(block: EntryBlock, at: int) -> bool:
-    """Whether the bytes of an entry are exactly its id and its fields."""
+    """Return whether the bytes of an entry are exactly its id and its fields."""
     ids = block.known_ids()
     wire = bytes(block.entries()[block.start(at) : block.start(at + 1)])
     name = b"%d-%d" % (ids[2 * at], ids[2 * at + 1])

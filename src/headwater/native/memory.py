@@ -81,7 +81,7 @@ def cut(source: Text, start: int, end: int) -> bytes:
 
 
 def spells(source: bytearray, start: int, end: int, word: bytes) -> bool:
-    """Whether the bytes from ``start`` to ``end``-1 are ``word``, ignoring case. ``word`` is in upper case.
+    """Return whether the bytes from ``start`` to ``end``-1 are ``word``, ignoring case. ``word`` is in upper case.
 
     >>> spells(bytearray(b"xx count"), 3, 8, b"COUNT")
     True
@@ -91,7 +91,7 @@ def spells(source: bytearray, start: int, end: int, word: bytes) -> bool:
 
 
 def is_part(value: bytes, source: bytearray, start: int, end: int) -> bool:
-    """Whether the bytes from ``start`` to ``end``-1 are equal to ``value``."""
+    """Return whether the bytes from ``start`` to ``end``-1 are equal to ``value``."""
     assert 0 <= start <= end <= len(source)
     return source[start:end] == value
 

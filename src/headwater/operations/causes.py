@@ -237,7 +237,7 @@ def _trimmed(now: Observation) -> Iterator[Cause]:
 
 
 def _ticks(now: Observation) -> Iterator[Cause]:
-    """When messages are added to the stream, and whether nobody adds them."""
+    """Return when messages are added to the stream, and whether nobody adds them."""
     ticks = now.ticks
     if ticks is None:
         return
@@ -395,7 +395,7 @@ def delayed(one: PendingDelivery) -> Cause:
 
 
 def _is_read(now: Observation, longest: int) -> bool:
-    """Whether anyone of the group was seen within ``longest``."""
+    """Return whether anyone of the group was seen within ``longest``."""
     return now.seen_ms is not None and now.seen_ms <= longest
 
 

@@ -56,7 +56,7 @@ class Condition(NamedTuple):
         return cls(*match.groups())
 
     def holds(self, entry: TextEntry) -> bool:
-        """Whether a field of this name fits. Numbers are compared as numbers, everything else as text.
+        """Return whether a field of this name fits. Numbers are compared as numbers, everything else as text.
 
         >>> Condition.parse("total > 9").holds(TextEntry("1-0", [("total", "10")]))
         True

@@ -207,7 +207,7 @@ class _Watch:
                 )
 
     def may_concern(self, batch: JournalBatch) -> bool:
-        """Whether a record group of the batch could change the entry's state (rule 4)."""
+        """Return whether a record group of the batch could change the entry's state (rule 4)."""
         state = self._state
         if state.there or any(one.row is not None for one in state.groups.values()):
             return True

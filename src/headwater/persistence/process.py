@@ -26,7 +26,7 @@ _PYTHON = re.compile(r"(python|pypy)[0-9.]*[a-z]*(\.exe)?", re.IGNORECASE)
 
 
 def can_start() -> bool:
-    """Whether a helper can be started: `sys.executable` is a Python interpreter, and not a program that
+    """Return whether a helper can be started: `sys.executable` is a Python interpreter, and not a program that
     contains one (a frozen application, uwsgi)."""
     if getattr(sys, "frozen", False) or not sys.executable:
         return False

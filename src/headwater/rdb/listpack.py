@@ -76,7 +76,7 @@ class Cursor:
         """The range of the current element in ``pack``, if it is a string."""
 
     def left(self) -> bool:
-        """Whether there are more elements."""
+        """Return whether there are more elements."""
         return self.at < self.end
 
     def next(self) -> None:

@@ -219,7 +219,7 @@ class NodeWriter:
         self._put_number(self._elements - before)
 
     def _has_names(self, at: int, end: int) -> bool:
-        """Whether the fields from ``at`` on have the same names as the first entry."""
+        """Return whether the fields from ``at`` on have the same names as the first entry."""
         wire, names, done = self._wire, self._names, 0
         while at < end:
             behind = self._bulk(at)
@@ -274,7 +274,7 @@ def keep(node: NodeImage, numbers: list[int]) -> NodeImage:
 
 
 def rises(ids: array[int], ms: int, seq: int) -> bool:
-    """Whether ids are ascending, starting above ``ms-seq``."""
+    """Return whether ids are ascending, starting above ``ms-seq``."""
     for at in range(0, len(ids), 2):
         next_ms, next_seq = word_at(ids, at), word_at(ids, at + 1)
         if next_ms < ms or (next_ms == ms and next_seq <= seq):

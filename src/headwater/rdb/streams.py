@@ -142,7 +142,7 @@ def _in_order(nodes: list[NodeImage], last_id: ID) -> Steps[list[NodeImage]]:
 
 
 def _is_in_order(nodes: list[NodeImage], last_id: ID) -> Steps[bool]:
-    """Whether all entries are live and their ids ascending, which is the usual case."""
+    """Return whether all entries are live and their ids ascending, which is the usual case."""
     last = (0, 0)
     for node in nodes:
         if not node.dead or 1 in node.dead or not rises(node.ids, *last):

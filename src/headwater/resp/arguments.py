@@ -145,11 +145,11 @@ class Arguments:
         return self.bytes(index).upper()
 
     def is_word(self, index: int, word: builtins.bytes) -> bool:
-        """Whether argument ``index`` is ``word``, ignoring case. ``word`` is in upper case."""
+        """Return whether argument ``index`` is ``word``, ignoring case. ``word`` is in upper case."""
         return spells(self.buffer, word_at(self.starts, index), word_at(self.ends, index), word)
 
     def is_byte(self, index: int, byte: int) -> bool:
-        """Whether argument ``index`` is this single byte."""
+        """Return whether argument ``index`` is this single byte."""
         start = word_at(self.starts, index)
         return word_at(self.ends, index) == start + 1 and self.buffer[start] == byte
 

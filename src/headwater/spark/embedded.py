@@ -56,7 +56,7 @@ _ENDING_SECONDS: Final = 10.0
 
 
 def is_embedded(url: str) -> bool:
-    """Whether ``url`` names a store of one process.
+    """Return whether ``url`` names a store of one process.
 
     >>> is_embedded("headwater:///var/lib/orders"), is_embedded("redis://localhost")
     (True, False)

@@ -153,7 +153,7 @@ class Command:
         )
 
     def arity_fits(self, count: int) -> bool:
-        """Whether a request of ``count`` arguments, its name included, can be this command."""
+        """Return whether a request of ``count`` arguments, its name included, can be this command."""
         return count == self.arity if self.arity >= 0 else count >= -self.arity
 
 

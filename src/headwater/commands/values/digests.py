@@ -16,7 +16,7 @@ _DIGEST_DIGITS = 16
 
 
 def holds(condition: bytes, value: bytes | None, wanted: bytes) -> bool:
-    """Whether a string meets a condition. A key that does not exist, None, is equal to nothing. Raises
+    """Return whether a string meets a condition. A key that does not exist, None, is equal to nothing. Raises
     `CommandError` for an invalid digest, which only an existing key is compared with.
 
     >>> holds(b"IFEQ", b"a", b"a"), holds(b"IFDNE", None, b"x"), holds(b"IFDEQ", b"", b"2D06800538D394C2")

@@ -82,7 +82,7 @@ class _Options:
         return end_of(call, self._time_at, *UNITS[self.unit], command)
 
     def refuse(self, current: Value | None) -> bool:
-        """Whether the condition is false for the present value. Raises `CommandError` (WRONGTYPE)."""
+        """Return whether the condition is false for the present value. Raises `CommandError` (WRONGTYPE)."""
         if self.condition:
             if current is not None and not isinstance(current, bytes):
                 raise CommandError(WRONGTYPE)

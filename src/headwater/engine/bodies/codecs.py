@@ -77,7 +77,7 @@ def codec_in(codecs: dict[str, Codec], name: str) -> Codec:
 
 
 def has_zstd() -> bool:
-    """Whether zstd is installed."""
+    """Return whether zstd is installed."""
     return find_spec("zstandard") is not None
 
 

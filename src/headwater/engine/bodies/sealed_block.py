@@ -94,7 +94,7 @@ class SealedBlock:
         return made
 
     def has_open(self, first: int, end: int) -> bool:
-        """Whether the entries ``first`` to ``end``-1 are open."""
+        """Return whether the entries ``first`` to ``end``-1 are open."""
         return self.data is not None and self.opened_from <= first and end <= self.opened_to
 
     def open_all(self, data: bytes) -> None:

@@ -342,7 +342,7 @@ class EntryBlock:
         self.last_ms, self.last_seq = word_at(ids, 2 * count - 2), word_at(ids, 2 * count - 1)
 
     def outweighed(self) -> bool:
-        """Whether the block should be compacted (rule 3)."""
+        """Return whether the block should be compacted (rule 3)."""
         if self.packed is not None:
             return self.packed.blob is None and self.count - self.head > 2 * self.live
         return self.dead_bytes * 2 > len(self.data)

@@ -322,7 +322,7 @@ class EntryLog:
         return self._block_of(ms, seq)
 
     def holds(self, block: EntryBlock) -> bool:
-        """Whether ``block`` is one of this log."""
+        """Return whether ``block`` is one of this log."""
         at = self._block_of(block.last_ms, block.last_seq)
         return at < len(self.blocks) and self.blocks[at] is block
 
@@ -355,7 +355,7 @@ class EntryLog:
 
 
 def any_stored(spans: list[Span]) -> bool:
-    """Whether a span is of a block on disk."""
+    """Return whether a span is of a block on disk."""
     for span in spans:
         packed = span.block.packed
         if packed is not None and packed.blob is not None:

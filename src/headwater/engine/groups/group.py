@@ -88,7 +88,7 @@ class ConsumerGroup:
         return self.by_cid.get(self.pel.owner(at))
 
     def owns(self, consumer: GroupConsumer | None, ms: int, seq: int) -> bool:
-        """Whether ``ms-seq`` is pending and owned by this consumer."""
+        """Return whether ``ms-seq`` is pending and owned by this consumer."""
         at = self.pel.find(ms, seq)
         return consumer is not None and at >= 0 and self.pel.owner(at) == consumer.cid
 

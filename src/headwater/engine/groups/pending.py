@@ -177,7 +177,7 @@ class PendingList:
         return self.id((number << _SHIFT) | (block.end - 1))
 
     def ends_before(self, ms: int, seq: int) -> bool:
-        """Whether all ids are less than ``ms-seq``."""
+        """Return whether all ids are less than ``ms-seq``."""
         number = len(self.blocks) - 1
         if number < 0:
             return True

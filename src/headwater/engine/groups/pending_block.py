@@ -103,16 +103,16 @@ class PendingBlock:
         return word_at(self.words, _WORDS * (self.end - 1))
 
     def begins_after(self, ms: int, seq: int) -> bool:
-        """Whether the first id is greater than ``ms-seq``."""
+        """Return whether the first id is greater than ``ms-seq``."""
         first = word_at(self.words, _WORDS * self.head)
         return first > ms or (first == ms and word_at(self.words, _WORDS * self.head + 1) > seq)
 
     def ends_before(self, ms: int, seq: int) -> bool:
-        """Whether the last id is less than ``ms-seq``."""
+        """Return whether the last id is less than ``ms-seq``."""
         return self._is_before(self.end - 1, ms, seq)
 
     def is_at(self, number: int, ms: int, seq: int) -> bool:
-        """Whether record ``number`` exists and has the id ``ms-seq``."""
+        """Return whether record ``number`` exists and has the id ``ms-seq``."""
         if not self.head <= number < self.end:
             return False
         at = _WORDS * number
@@ -195,7 +195,7 @@ class PendingBlock:
     # --- bounds ---------------------------------------------------------------------------------
 
     def all_delivered_after(self, time: int) -> bool:
-        """Whether every record has an owner and was delivered after ``time``."""
+        """Return whether every record has an owner and was delivered after ``time``."""
         if self.owners & 1:  # 0 means no owner
             return False
         if time < 0:

@@ -154,7 +154,7 @@ class Database(KeySignals):
             self.used[key] = now_ms
 
     def used_ms(self, key: bytes) -> int:
-        """When ``key`` was last used, in steady ms; 0 if not since the store was opened."""
+        """Return when ``key`` was last used, in steady ms; 0 if not since the store was opened."""
         value = self.values.get(key)
         return value.used_ms if isinstance(value, StoredStream) else self.used.get(key, 0)
 

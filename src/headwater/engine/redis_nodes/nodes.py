@@ -222,7 +222,7 @@ class NodeIndex:
     def opens(
         self, wire: bytearray, start: int, end: int, max_bytes: int, max_entries: int
     ) -> bool:
-        """Whether an entry with these fields would open a new node. A limit of 0 means no limit."""
+        """Return whether an entry with these fields would open a new node. A limit of 0 means no limit."""
         self._weighing.index = None
         at = len(self._words) - NODE_WORDS
         if at < self.gone * NODE_WORDS:
@@ -318,7 +318,7 @@ class NodeIndex:
         self._leave(node)
 
     def _is_packed(self, ms: int, seq: int) -> bool:
-        """Whether the node that ``ms-seq`` was added to is packed."""
+        """Return whether the node that ``ms-seq`` was added to is packed."""
         if self.packed is None or not self.packed.runs:
             return False
         newest = self.packed.runs[len(self.packed.runs) - 1]

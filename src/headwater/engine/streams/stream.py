@@ -47,7 +47,7 @@ class StoredStream(StreamHistory):
         return [self.groups[name] for name in sorted(self.groups)]
 
     def referenced(self, id: tuple[int, int]) -> bool:
-        """Whether a group has not read ``id`` yet or has it pending. XDELEX ACKED and XACKDEL ACKED keep it
+        """Return whether a group has not read ``id`` yet or has it pending. XDELEX ACKED and XACKDEL ACKED keep it
         then."""
         return any(
             group.last_id < id or group.pel.find(id[0], id[1]) >= 0

@@ -137,7 +137,7 @@ class Sealing(BlockAccount):
     # --- sealing --------------------------------------------------------------------------------
 
     def due(self) -> bool:
-        """Whether `choose` may find something to do."""
+        """Return whether `choose` may find something to do."""
         return self.hot_bytes > self.budget or (self.storing and len(self.unstored) > 0)
 
     def choose(self, most: int) -> list[CompressionJob]:
@@ -203,7 +203,7 @@ class Sealing(BlockAccount):
         return False
 
     def is_current(self, job: CompressionJob) -> bool:
-        """Whether the block of a job still has the bytes of the job."""
+        """Return whether the block of a job still has the bytes of the job."""
         block = job.block
         if job.packed is not None:
             return block.packed is job.packed

@@ -79,11 +79,11 @@ class UnreadBlob:
             self._last[sid] = min(self._last[sid], last)
 
     def is_moved(self, record: StoredRecord, sid: int) -> bool:
-        """Whether a record says that the blob was moved: so it was whole, and nothing refers to this place."""
+        """Return whether a record says that the blob was moved: so it was whole, and nothing refers to this place."""
         return sid in self._last and record.first == self._first
 
     def matters(self, streams: Mapping[int, Any]) -> bool:
-        """Whether an entry of the blob is still there, and not on disk elsewhere. ``streams`` are those of the
+        """Return whether an entry of the blob is still there, and not on disk elsewhere. ``streams`` are those of the
         keyspace."""
         return any(
             sid in streams and _in_memory(streams[sid].log, self._first, last)
@@ -92,7 +92,7 @@ class UnreadBlob:
 
 
 def _in_memory(log: EntryLog, first: ID, last: ID) -> bool:
-    """Whether an entry of these ids is in a block that is not stored."""
+    """Return whether an entry of these ids is in a block that is not stored."""
     for at in range(log.find_block(*first), len(log.blocks)):
         block = log.blocks[at]
         if block.first() > last:

@@ -95,7 +95,7 @@ class Files(Protocol):
         ...
 
     def removable(self) -> AbstractContextManager[bool]:
-        """Whether the store may remove files, while the context is open: not while a backup copies them."""
+        """Return whether the store may remove files, while the context is open: not while a backup copies them."""
         ...
 
     def names(self) -> list[str]:

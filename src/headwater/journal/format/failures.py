@@ -46,7 +46,8 @@ def damaged_at(files: Files, name: str, offset: int, found: str) -> JournalDamag
 
 
 def _is_past(files: Files, name: str) -> bool:
-    """Whether a journal file or an image is kept that MANIFEST does not name any more (`headwater.journal.images.retention`)."""
+    """Return whether a journal file or an image is kept that MANIFEST does not name any more
+    (`headwater.journal.images.retention`)."""
     kind, _, number = name.partition("-")
     if MANIFEST_NAME not in files.names():
         return False

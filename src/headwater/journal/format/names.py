@@ -58,7 +58,7 @@ def number_of(name: str) -> int:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether this is the temporary name of a data file whose creation was interrupted."""
+    """Return whether this is the temporary name of a data file whose creation was interrupted."""
     return _UNFINISHED.fullmatch(name) is not None
 
 

@@ -310,7 +310,7 @@ def find_synced(
 def holds_group(
     data: memoryview, offset: int, stop: int, *, seed: int, turn: int, key: int | None = None
 ) -> bool:
-    """Whether a complete group begins at any byte from ``offset`` to ``stop``; see `find_group`."""
+    """Return whether a complete group begins at any byte from ``offset`` to ``stop``; see `find_group`."""
     return find_group(data, offset, stop, seed=seed, turn=turn, key=key) >= 0
 
 

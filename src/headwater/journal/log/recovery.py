@@ -108,7 +108,7 @@ class Recovery:
         return [self._known(name) for name in names]
 
     def _is_damaged_spare(self, name: str) -> bool:
-        """Whether rule 3 applies to the file."""
+        """Return whether rule 3 applies to the file."""
         if read_file_header(self._files.read(name, FILE_HEADER_BYTES)) is not None:
             return False
         content = self._files.content(name)
@@ -263,7 +263,8 @@ class Recovery:
         return self.damaged(file.name, self.end, found)
 
     def _is_continued(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
-        """Whether the next file begins with a record that says where this one ended, or would have begun with it."""
+        """Return whether the next file begins with a record that says where this one ended, or would have begun with
+        it."""
         first = self._first_group(later)
         if first is None:
             return self._was_rotated(file, content)
@@ -285,7 +286,8 @@ class Recovery:
         return True
 
     def _was_rotated(self, file: JournalFile, content: Content) -> bool:
-        """Whether a rotation has ended this file and continued in the next one, which has no record yet (rule 4)."""
+        """Return whether a rotation has ended this file and continued in the next one, which has no record yet
+        (rule 4)."""
         catalog = self.catalog
         ended = self.clean and content.used <= self.end
         return ended and catalog.floor == (file.number, self.end) and catalog.last > file.number + 1

@@ -30,7 +30,7 @@ HELLO_NEEDS_AUTH = (
 
 
 def is_printable(text: bytes) -> bool:
-    """Whether ``text`` has only bytes from ``!`` to ``~``, as a client's name must."""
+    """Return whether ``text`` has only bytes from ``!`` to ``~``, as a client's name must."""
     return all(0x21 <= byte <= 0x7E for byte in text)
 
 

@@ -134,7 +134,7 @@ def memory_doctor(call: Call, session: Session, services: Services) -> None:
 
 
 def _of_entries(services: Services) -> str:
-    """How much of the streams is compressed, and how to compress more."""
+    """Return how much of the streams is compressed, and how to compress more."""
     sealing = services.keyspace.sealing
     hot = human(sealing.hot_bytes + sealing.kept_bytes)
     if sealing.codec == NONE:

@@ -65,7 +65,7 @@ def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
 
 
 def _is_durable(session: Session, services: Services) -> bool:
-    """Whether all of this client's writes are known to be on disk when this turn's replies are sent."""
+    """Return whether all of this client's writes are known to be on disk when this turn's replies are sent."""
     journal, records = services.storage.journal, services.records
     if journal is None:
         return False

@@ -36,7 +36,7 @@ if not cython.compiled:  # compiled modules use the C versions
 
 
 def _has_epoll() -> bool:
-    """Whether this system supports `EpollLoop`, and permits it."""
+    """Return whether this system supports `EpollLoop`, and permits it."""
     try:
         select.epoll().close()
         os.close(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))

@@ -108,7 +108,7 @@ class MemoryUse:
         return self._sum()
 
     def exceeded(self) -> bool:
-        """Whether more than the limit is used. Also notes whether memory is tight."""
+        """Return whether more than the limit is used. Also notes whether memory is tight."""
         self._checks -= 1
         if self._checks < 0:
             self._checks = _CHECKS

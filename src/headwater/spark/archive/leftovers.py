@@ -36,7 +36,7 @@ def unfinished(manifest: Manifest) -> Iterator[None]:
 
 
 def was_killed(manifest: Manifest) -> bool:
-    """Whether the last run may have left files; versions that wrote manifests of format 1 left no mark."""
+    """Return whether the last run may have left files; versions that wrote manifests of format 1 left no mark."""
     return (manifest.state / "unfinished").exists() or manifest.format == 1
 
 

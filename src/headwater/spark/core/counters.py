@@ -83,7 +83,7 @@ class CounterReader:
             raise
 
     def _knows_command(self) -> bool:
-        """Whether the server has XCOUNTERS. Trying it would count as an error elsewhere."""
+        """Return whether the server has XCOUNTERS. Trying it would count as an error elsewhere."""
         import redis
 
         try:
@@ -100,7 +100,7 @@ class CounterReader:
 
 
 def is_known(reply: Any) -> bool:
-    """Whether a reply of COMMAND INFO for one command says that the server has it."""
+    """Return whether a reply of COMMAND INFO for one command says that the server has it."""
     return bool(reply) and next(iter(reply)) is not None
 
 

@@ -119,7 +119,7 @@ def _columns(schema: StructType) -> list[tuple[str, str]]:
 
 
 def _unread(pipeline: Pipeline, sinks: TableSinks, table: str) -> list[Lag]:
-    """What the next run has to read, of sources whose server answers; `PlannedSource` says why others do
+    """Return what the next run has to read, of sources whose server answers; `PlannedSource` says why others do
     not."""
     found: list[Lag] = []
     for name, committed in sinks.positions(table).items():

@@ -150,7 +150,7 @@ class Checkpoints:
             self._state.checkpoint_at = -1
 
     def due(self) -> bool:
-        """Whether the end of a turn would begin a checkpoint."""
+        """Return whether the end of a turn would begin a checkpoint."""
         wanted = (
             self._journal is not None and self._records.grown_bytes >= self._state.checkpoint_at
         )

@@ -181,7 +181,7 @@ class Sealer:
                 self.segments.settled, self.segments.failure = place.segment, ""
 
     def has_work(self) -> bool:
-        """Whether a block is queued, or its result not applied."""
+        """Return whether a block is queued, or its result not applied."""
         return self._queued > 0
 
     def work(self) -> None:
@@ -246,7 +246,7 @@ class Sealer:
         return self._queued < queued
 
     def _pauses(self) -> bool:
-        """Whether storing has failed and is not tried yet."""
+        """Return whether storing has failed and is not tried yet."""
         segments = self.segments
         failing = segments is not None and segments.failure != ""
         return failing and self._times.monotonic() < self._retry_at
