@@ -4,6 +4,7 @@
     == acknowledging and deleting at once [8.2]    runs on the named servers: 7.0, 8.2, 9.1
     XADD s 1-1 name value                          compared with the server's reply
     @known-difference XADD s 0-0 a b               must differ where known_differences.toml says so
+        1-1                                        its reply (recorded.py)
     # comment
 
 Words are quoted as in redis-cli. ``<now-2h>`` is the server's time two hours ago, in ms.
@@ -53,7 +54,7 @@ def read(path: Path) -> list[Case]:
     """Read the cases of a file."""
     cases: list[Case] = []
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not text or text.startswith("#"):
+        if not text or text.startswith(("#", " ")):
             continue
         title = TITLE.match(text)
         if title:

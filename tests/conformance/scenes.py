@@ -5,6 +5,7 @@
     B: XADD s 1-1 name value
     -- A                                            wait until A's timeout has passed
     @known-difference B: DEL s                      as in written cases
+        B: 1                                        what a client has received after the line (recorded.py)
 
 What each client has received after a line is compared. ``<id-A>`` is the id of A's connection.
 """
@@ -52,22 +53,26 @@ class Scene(NamedTuple):
     lines: tuple[Line, ...]
 
 
-def all_scenes() -> list[Scene]:
+def read(path: Path) -> list[Scene]:
+    """Read the scenes of a file."""
     scenes: list[Scene] = []
-    for path in sorted(DIRECTORY.glob("*.txt")):
-        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if not text or text.startswith("#"):
-                continue
-            if title := TITLE.match(text):
-                servers = tuple(VERSIONS[v] for v in (title["servers"] or "7.0 8.2 9.1").split())
-                scenes.append(Scene(path.stem, title["title"], servers, ()))
-                continue
-            found = _LINE.match(text)
-            assert found, f"{path.name}, line {number}: {text!r} is not a valid line"
-            words = tuple(split((found["words"] or "").encode()))
-            line = Line(found["client"] or found["waits"], words, found["tag"] or "", number)
-            scenes[-1] = scenes[-1]._replace(lines=(*scenes[-1].lines, line))
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not text or text.startswith(("#", " ")):
+            continue
+        if title := TITLE.match(text):
+            servers = tuple(VERSIONS[v] for v in (title["servers"] or "7.0 8.2 9.1").split())
+            scenes.append(Scene(path.stem, title["title"], servers, ()))
+            continue
+        found = _LINE.match(text)
+        assert found, f"{path.name}, line {number}: {text!r} is not a valid line"
+        words = tuple(split((found["words"] or "").encode()))
+        line = Line(found["client"] or found["waits"], words, found["tag"] or "", number)
+        scenes[-1] = scenes[-1]._replace(lines=(*scenes[-1].lines, line))
     return scenes
+
+
+def all_scenes() -> list[Scene]:
+    return [scene for path in sorted(DIRECTORY.glob("*.txt")) for scene in read(path)]
 
 
 class Stage(Protocol):

@@ -3,15 +3,13 @@
     Paragraphs may contain prose.
 
     XADD s 1-1 name value
+        1-1
     B> XREAD BLOCK 0 STREAMS s $
+        B waits
     advance 30s
-    ----
-    1-1
-    B waits
-    30s pass
+        30s pass
 
-Above the line are commands (of client A unless another is named), below it the result of each; ``B:
-…`` is what a blocked client has received. ``advance 30s`` (ms, s, h) moves the clock; ``crash``
+Under each command (of client A unless another is named) is its result; ``B: …`` is what a blocked client has received. ``advance 30s`` (ms, s, h) moves the clock; ``crash``
 cuts the power and restarts from the journal. Strings that are not plain words are quoted, so ``1``
 is a number and ``"1"`` a string. ``REWRITE_TRANSCRIPTS=1`` writes the current replies into the
 files.
@@ -29,7 +27,7 @@ from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.replies import Failure, Map, Nil, Reply, Simple
 
 DIRECTORY = Path(__file__).parent / "transcripts"
-LINE = "----"
+INDENT = "    "
 
 _UNITS = {"ms": 0.001, "s": 1.0, "h": 3600.0}
 _ADVANCE = re.compile(r"advance (\d+)(ms|s|h)$")
@@ -51,12 +49,18 @@ def shown(reply: Reply) -> str:
     if isinstance(reply, bytes):
         if _PLAIN.match(reply):
             return reply.decode()
-        return '"' + reply.decode("ascii", "backslashreplace").replace('"', '\\"') + '"'
+        return '"' + _one_line(reply).replace('"', '\\"') + '"'
     if isinstance(reply, Nil):
         return _NIL[reply]
     if isinstance(reply, Failure | Simple):
-        return ("error: " if isinstance(reply, Failure) else "") + reply.text.decode()
+        return ("error: " if isinstance(reply, Failure) else "") + _one_line(reply.text)
     return str(reply)
+
+
+def _one_line(text: bytes) -> str:
+    """Decode a text; what is not printable ASCII is escaped."""
+    found = text.decode("ascii", "backslashreplace")
+    return "".join(c if " " <= c <= "~" else c.encode("unicode_escape").decode() for c in found)
 
 
 class Story:
@@ -101,10 +105,11 @@ def rewritten(text: str) -> str:
     story, paragraphs = Story(), []
     for paragraph in text.split("\n\n"):
         lines = paragraph.strip("\n").splitlines()
-        if LINE in lines:
-            said = lines[: lines.index(LINE)]
-            results = [answer for line in said for answer in story.tell(line)]
+        if any(line.startswith(INDENT) for line in lines):
+            said = [line for line in lines if not line.startswith(INDENT)]
+            lines = []
+            for line in said:
+                lines += [line, *(INDENT + answer for answer in story.tell(line))]
             assert story.sound() == [], f"after {said}"
-            lines = [*said, LINE, *results]
         paragraphs.append("\n".join(lines))
     return "\n\n".join(paragraphs) + "\n"

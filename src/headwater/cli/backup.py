@@ -63,7 +63,7 @@ def restore(
         ),
     ] = None,
 ) -> None:
-    """Make a data directory as it was at a moment.
+    """Restore a data directory to a point in time.
 
     From a backup, or from a data directory. What is kept must reach back to the moment: to the last image, or as far as journal-retention says.
     """

@@ -24,7 +24,7 @@ def demo(
             min=LEAST_FLIGHTS,
             max=FLIGHTS,
             metavar="N",
-            help="How many flights, from the first of January.",
+            help="Number of flights, from the first of January.",
         ),
     ] = FLIGHTS,
     keep: Annotated[

@@ -48,13 +48,13 @@ def explain(
         Option(
             parser=duration,
             metavar="DURATION",
-            help="How long to observe, to tell whether workers keep up; 0s: look once.",
+            help="Time to observe, to tell whether workers keep up; 0s: look once.",
         ),
     ] = "2s",
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Say why consumer groups make no progress, and what ends it.
+    """Explain why consumer groups are stuck, and how to fix it.
 
     Looks at one group, at the groups of one stream, or at all of them; with an id, at one entry. The
     exit status is 0 if nothing is wrong, and 3 if something is, or if the user has no right to know.

@@ -54,7 +54,7 @@ TOPICS: Final[dict[str, dict[str, Word]]] = {
         "explain": Word(
             "headwater.cli.explain",
             "explain",
-            "Say why consumer groups make no progress, and what ends it.",
+            "Explain why consumer groups are stuck, and how to fix it.",
         ),
         "doctor": Word(
             "headwater.cli.doctor", "doctor", "Examine whether a store is fit for workers."
@@ -92,10 +92,10 @@ TOPICS: Final[dict[str, dict[str, Word]]] = {
     "Files of a store": {
         "backup": Word("headwater.cli.backup", "backup", "Copy a store, also while it is used."),
         "restore": Word(
-            "headwater.cli.backup", "restore", "Make a data directory as it was at a moment."
+            "headwater.cli.backup", "restore", "Restore a data directory to a point in time."
         ),
         "check": Word("headwater.cli.check", "check", "Check the files of a store."),
-        "repair": Word("headwater.cli.repair", "repair", "Make a whole store from a damaged one."),
+        "repair": Word("headwater.cli.repair", "repair", "Recover a store from a damaged data directory."),
         "store": Word(
             "headwater.cli.journal", "store", "Show what uses the disk in a data directory."
         ),

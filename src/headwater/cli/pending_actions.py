@@ -38,7 +38,7 @@ Idle = Annotated[
     Option(parser=duration, metavar="DURATION", help="Only those that were idle for this time."),
 ]
 Deliveries = Annotated[
-    int, Option(min=0, metavar="N", help="Only those that were delivered at least so often.")
+    int, Option(min=0, metavar="N", help="Only those with at least N deliveries.")
 ]
 
 SHOWN = 20

@@ -148,7 +148,7 @@ def quality(
     table: Annotated[
         str | None, Option(metavar="NAME", help="Only this table. [default: all]")
     ] = None,
-    last: Annotated[int, Option(min=1, help="How many batches of a table.")] = 20,
+    last: Annotated[int, Option(min=1, help="Number of batches of a table.")] = 20,
     as_json: Json = False,
     set_: Set = None,
 ) -> None:

@@ -33,7 +33,7 @@ def repair(
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Make a whole store from a damaged one.
+    """Recover a store from a damaged data directory.
 
     Says first what is lost, by stream and ids: everything after a damaged record of the journal, and
     entries on disk that cannot be read. The damaged directory is not changed. Restore a backup instead

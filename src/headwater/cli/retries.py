@@ -27,7 +27,7 @@ def list_retries(
     stream: StreamName,
     group: GroupName,
     *,
-    count: Annotated[int, Option(min=1, metavar="N", help="How many entries.")] = 100,
+    count: Annotated[int, Option(min=1, metavar="N", help="Number of entries.")] = 100,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:

@@ -27,7 +27,7 @@ app = CommandGroup()
 def list_scheduled(
     stream: StreamName,
     *,
-    count: Annotated[int, Option(min=1, metavar="N", help="How many messages.")] = 100,
+    count: Annotated[int, Option(min=1, metavar="N", help="Number of messages.")] = 100,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:

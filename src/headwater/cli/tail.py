@@ -56,7 +56,7 @@ def tail(
     stream: StreamName,
     *,
     count: Annotated[
-        int, Option("--count", "-n", min=0, metavar="N", help="How many of the last entries.")
+        int, Option("--count", "-n", min=0, metavar="N", help="Number of last entries.")
     ] = 10,
     since: Annotated[
         str | None,

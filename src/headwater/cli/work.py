@@ -31,7 +31,7 @@ Grace = Annotated[
     Option(
         parser=duration,
         metavar="DURATION",
-        help="How long running handlers may take after SIGTERM. [default: the app's, 30s]",
+        help="Time that running handlers may take after SIGTERM. [default: the app's, 30s]",
     ),
 ]
 Concurrency = Annotated[
@@ -40,7 +40,7 @@ Concurrency = Annotated[
         min=1,
         max=100_000,
         metavar="N",
-        help="How many entries of each consumer a process handles at a time. "
+        help="Number of entries of each consumer that a process handles at a time. "
         "[default: as each consumer declares]",
     ),
 ]

@@ -50,7 +50,7 @@ class Selection(NamedTuple):
     idle_ms: int = 0
     """Only those that were idle for this time. Those that nobody owns are, too."""
     deliveries: int = 0
-    """Only those that were delivered at least so often."""
+    """Only those with at least N deliveries."""
 
 
 class Done(NamedTuple):

@@ -1,7 +1,7 @@
 """The metrics of a store, for Prometheus: one table of what each is, and what it is read from.
 
 Rule 1. Where redis_exporter has a metric, its name and labels are used, so that its boards work.
-Rule 2. What the server does not tell is left out, not 0.
+Rule 2. A value that the server does not report is omitted, not 0.
 Rule 3. Streams are read together (`streams`); no entry's content is transferred.
 """
 

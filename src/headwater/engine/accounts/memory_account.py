@@ -27,7 +27,7 @@ from headwater.common.limits import PENDING_BLOCK_RECORDS
 T = TypeVar("T")
 
 NODE_BYTES = 70
-"""Of a node: seven words and a reference to its names, with the reserve of their arrays."""
+"""Bytes per node: seven words and a reference to its names, with the spare capacity of their arrays."""
 
 RUN_BYTES = 50
 """Of a run of the delivery order: six words, with the reserve of their arrays."""

@@ -67,9 +67,9 @@ microseconds after each block, and a thread that waits for the GIL waits for it.
 
 _PATIENCE_S = 0.1
 _BETWEEN_S = 0.001
-"""The thread's pause between two turns of its own."""
+"""The thread's pause between two turns of its own, in seconds."""
 _BLOCKED_S = 1.0
-"""The same while the journal is full."""
+"""The pause between two turns of its own while the journal is full, in seconds."""
 RELIEF_S = 0.05
 PAUSE_S = 10.0
 
