@@ -123,7 +123,9 @@ def test_every_codec_is_known_to_spark_and_to_the_guides() -> None:
 
 def test_every_command_is_on_the_page_of_commands() -> None:
     page = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
-    assert [one.name for one in every_command() if one.name.upper().replace("|", " ") not in page] == []
+    assert [
+        one.name for one in every_command() if one.name.upper().replace("|", " ") not in page
+    ] == []
 
 
 def test_every_category_of_a_command_is_one_of_acl() -> None:

@@ -95,7 +95,9 @@ TOPICS: Final[dict[str, dict[str, Word]]] = {
             "headwater.cli.backup", "restore", "Restore a data directory to a point in time."
         ),
         "check": Word("headwater.cli.check", "check", "Check the files of a store."),
-        "repair": Word("headwater.cli.repair", "repair", "Recover a store from a damaged data directory."),
+        "repair": Word(
+            "headwater.cli.repair", "repair", "Recover a store from a damaged data directory."
+        ),
         "store": Word(
             "headwater.cli.journal", "store", "Show what uses the disk in a data directory."
         ),
