@@ -107,7 +107,7 @@ def test_every_counter_and_age_of_a_worker_is_a_metric() -> None:
 
 
 def names_of_progress() -> list[str]:
-    """Return the fields that a worker reports about a consumer, those that are no numbers aside."""
+    """Return the fields that a worker reports about a consumer, except those that are texts or flags."""
     ages = [name for name in ConsumerProgress._fields if name not in ("joined", "hung")]
     return [*(one.name for one in fields(Counters)), *ages]
 
