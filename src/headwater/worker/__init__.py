@@ -9,7 +9,7 @@ observe    counters, logs, telemetry, health; tracing has spans of OpenTelemetry
 run        slots, threads, pools of processes, batches, limits, expiry
 read       reading and claiming, in order where declared
 publish    publishing, now or later
-running    all consumers of a process; loop runs one of them, and flow has the way of its entries
+running    all consumers of a process; loop runs one of them and makes its stages
 process    the processes of ``headwater work``
 testing    App.test(), on a clock that tests advance
 """

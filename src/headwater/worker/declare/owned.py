@@ -52,7 +52,7 @@ TRANSITIONS = (
     Transition(State.SETTLING, State.ENDED, "the store has replied"),
     Transition(State.READ, State.ENDED, "another worker owns it"),
     Transition(State.WAITING, State.ENDED, "another worker owns it"),
-    Transition(State.RUNNING, State.ENDED, "another worker owns it, and its handler fails"),
+    Transition(State.RUNNING, State.ENDED, "another worker owns it, or its slot was ended"),
     Transition(State.ENDED, State.SETTLING, "its handler returns late: the first finisher settles"),
 )
 """All changes of state. The guide's diagram is made of them."""

@@ -19,7 +19,8 @@ from headwater.worker.store.waiting import Changes
 
 
 class EntryHooks:
-    """Functions that are called about one consumer's entries, in the event loop's thread."""
+    """Functions that are called about one consumer's entries, in the event loop's thread; ``unread`` also in the lease
+    renewer's."""
 
     def __init__(self) -> None:
         self.starting: list[Callable[[Owned], bool]] = []

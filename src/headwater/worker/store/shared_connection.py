@@ -2,7 +2,7 @@
 
     joins, claims, settlements, …      ──▶ SharedConnection, one for each node of the store
     large replies                      ──▶ SharedConnection, one for each node, opened once there was one
-    blocked reads                      ──▶ BlockedReads, Connecting, one for each group name
+    blocked reads                      ──▶ BlockedReads, one for each group name
     transactions of ordered consumers  ──▶ SharedConnection, one for each node, used by one at a time
 
 So large entries delay no settlement. Leases have their own connection and thread (`lease`), so that
