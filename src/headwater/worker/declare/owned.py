@@ -33,6 +33,10 @@ class State(Enum):
     """The states that can follow."""
 
 
+READ, WAITING, RUNNING, SETTLING, ENDED = State
+"""The members by name: an attribute of an Enum takes 70 ns, and a message passes a dozen of them."""
+
+
 class Transition(NamedTuple):
     """A change of state, and what causes it."""
 
@@ -120,7 +124,7 @@ class Owned:
         """Its poison record, from earlier owners that were silent."""
         self.additions: Sequence[Addition] = ()
         """The handler's results, to be published in one step with the acknowledgement."""
-        self.state = State.READ
+        self.state = READ
         """Changed by `enter` only."""
         self.arrived = 0.0
         """When it began to wait for a batch, by the worker's monotonic clock in seconds."""
@@ -158,13 +162,13 @@ class Owned:
 
     def handled(self) -> None:
         """Record that the handler has ended. If nothing is settled then, another worker owns the entry."""
-        if self.state is State.RUNNING:
-            self.enter(State.ENDED)
+        if self.state is RUNNING:
+            self.enter(ENDED)
 
     @property
     def unbegun(self) -> bool:
         """Whether its handler has not begun, and it is not being settled."""
-        return self.state is State.WAITING or self.state is State.READ
+        return self.state is WAITING or self.state is READ
 
     def judged(self, record: Record) -> None:
         """Set its poison record. Deliveries that the record excuses do not count."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from headwater.groups.reading.claiming import Delivered
 from headwater.groups.reading.poison import NO_RECORD, condemnation
 from headwater.worker.declare.outcome import Condemned, Exhausted, Raised
-from headwater.worker.declare.owned import Owned, State
+from headwater.worker.declare.owned import WAITING, Owned
 from headwater.worker.observe.supervisor_pipe import Reports
 from headwater.worker.read.ordered_fetch import OrderedFetch
 from headwater.worker.read.quarantine import Quarantine
@@ -65,7 +65,7 @@ class Admission:
             in_flight.hand_back(fresh)
             return
         for owned in fresh:
-            owned.enter(State.WAITING)
+            owned.enter(WAITING)
         suspects = [owned for owned in fresh if self._suspects(owned)] if claimed else []
         others = [owned for owned in fresh if owned not in suspects] if suspects else fresh
         if suspects and not self._quarantine.hands_back:

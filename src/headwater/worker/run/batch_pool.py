@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from headwater.worker.declare.declaration import Consumer
-from headwater.worker.declare.owned import Owned, State
+from headwater.worker.declare.owned import RUNNING, Owned
 from headwater.worker.leases.freshness import Freshness
 from headwater.worker.run.pool import HandBack, Pool, Slot
 from headwater.worker.store.waiting import Changes
@@ -80,7 +80,7 @@ class BatchPool(Pool):
         self._busy += 1
         self.running.update(batch)
         for owned in batch:
-            owned.enter(State.RUNNING)
+            owned.enter(RUNNING)
         self._changes.notify()  # there is room for more
         try:
             await self._run(batch)

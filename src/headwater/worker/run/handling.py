@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from headwater.groups.reading.poison import Record, write
 from headwater.messages import EXPIRES_FIELD
 from headwater.worker.declare.outcome import Crashed, Returned
-from headwater.worker.declare.owned import Owned, State
+from headwater.worker.declare.owned import RUNNING, Owned
 from headwater.worker.run.endings import Endings
 from headwater.worker.run.execute import Executor
 from headwater.worker.run.expiry import Expiry
@@ -71,7 +71,7 @@ class Handling:
         """Return whether an entry may start. If not, it has expired and is settled, or it was lost or handed back
         while the server was asked for the time."""
         expired = await self.expiry.expired(owned)
-        if owned.state is not State.RUNNING or not self.in_flight.owns(owned):
+        if owned.state is not RUNNING or not self.in_flight.owns(owned):
             return False
         if expired is not None:
             self.endings.end(owned, expired)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from headwater.worker.declare.owned import Owned, State
+from headwater.worker.declare.owned import RUNNING, WAITING, Owned
 from headwater.worker.leases.freshness import Freshness
 from headwater.worker.store.clocks import Timer, Timers
 from headwater.worker.store.waiting import Changes
@@ -216,9 +216,9 @@ class Pool:
                 await fresh.restored()
                 continue
             owned = self._buffer.popleft()
-            if owned.state is not State.WAITING:
+            if owned.state is not WAITING:
                 continue  # lost, or handed back, while it waited here
-            owned.enter(State.RUNNING)
+            owned.enter(RUNNING)
             owned.task = slot
             self.running.add(owned)
             try:

@@ -34,7 +34,7 @@ from headwater.groups.settling.settling import (
     renew,
 )
 from headwater.worker.declare.outcome import Ending
-from headwater.worker.declare.owned import Owned, State, Stop
+from headwater.worker.declare.owned import ENDED, SETTLING, Owned, Stop
 from headwater.worker.declare.statistics import Counters
 from headwater.worker.leases.lease import renewal
 from headwater.worker.leases.reader_lease import ReaderLease
@@ -123,7 +123,7 @@ class InFlight:
             if not delivered.claimed:
                 session.seen = delivered.id
             before = owned.get(delivered.id)
-            if before is not None and (delivered.from_silent or before.state is not State.SETTLING):
+            if before is not None and (delivered.from_silent or before.state is not SETTLING):
                 continue
             owned[delivered.id] = one = Owned(delivered, session.member)
             taken.append(one)
@@ -133,7 +133,7 @@ class InFlight:
         """Acknowledge a delivery whose handler returned, and publish its results, with the next batch; also if
         another consumer owns the entry by now."""
         if owned.lost or self.owns(owned):
-            owned.enter(State.SETTLING)
+            owned.enter(SETTLING)
             owned.additions = additions
             self.settler.add(owned)
 
@@ -141,7 +141,7 @@ class InFlight:
         """Settle deliveries in the same way, with the next batch. If there is a result and this consumer has lost
         one of the entries, the others are handed back."""
         for one in entries:
-            one.enter(State.SETTLING)
+            one.enter(SETTLING)
         self.settler.add(Queued(entries, settlement, ending))
 
     def hand_back(self, entries: Sequence[Owned], *, delay_ms: int = 0) -> None:
@@ -155,9 +155,7 @@ class InFlight:
     def lost(self, entries: Sequence[Owned]) -> None:
         """Process the report of the store that other consumers own these entries. Called in the event loop's
         thread."""
-        entries = [
-            owned for owned in entries if self.owns(owned) and owned.state is not State.SETTLING
-        ]
+        entries = [owned for owned in entries if self.owns(owned) and owned.state is not SETTLING]
         if entries:
             self._begin(self._drop_unless_remade(entries))
 
@@ -174,7 +172,7 @@ class InFlight:
         lost = {entry_id for entry_id, ours in zip(doubtful, flags, strict=True) if not ours}
         dropped: list[Owned] = []
         for owned in entries:
-            mine = self.owns(owned) and owned.state is not State.SETTLING
+            mine = self.owns(owned) and owned.state is not SETTLING
             if mine and owned.id in lost:
                 self._drop(owned)
                 dropped.append(owned)
@@ -203,7 +201,7 @@ class InFlight:
         if not (owned.batch or owned).in_thread:
             owned.stop(Stop.LOST)  # a thread runs on, and may finish first
         if owned.unbegun:
-            owned.enter(State.ENDED)
+            owned.enter(ENDED)
         for dropped in self._hooks.dropped:
             dropped(owned)
         self.changes.notify()
@@ -295,8 +293,8 @@ class InFlight:
             for one in queued.entries:
                 if self.owns(one):
                     del self.owned[one.id]
-                if one.state is State.SETTLING:
-                    one.enter(State.ENDED)
+                if one.state is SETTLING:
+                    one.enter(ENDED)
         for settled in self._hooks.settled:
             settled(queued, outcome)
         self.changes.notify()
