@@ -1,4 +1,4 @@
-"""The demo's child processes; each is ended in every case.
+"""Starts the demo's child processes, and ends every one of them, also after an error.
 
 Rule 1. A child leads its own process group, so that only the demo receives Ctrl-C, and ending the group
         also ends the processes that the child started (Spark's Java).
@@ -24,7 +24,7 @@ from typing import Self
 from headwater.errors import HeadwaterError
 
 GRACE_SECONDS = 15.0
-"""How long a child may take to end by itself; Spark needs a few seconds."""
+"""Maximum time for a child to end by itself, in seconds; Spark needs a few."""
 
 
 class ChildFailed(HeadwaterError):
@@ -67,7 +67,7 @@ class Child:
         """
         deadline = time.monotonic() + within
         while True:
-            ended = not self.running  # read before the output, so that none is missed
+            ended = not self.running  # read before the output, so that no line is missed
             for line in self.output().splitlines():
                 if words in line:
                     return line
@@ -136,7 +136,7 @@ class Children:
         self._logs = logs
         self._children: list[Child] = []
         self.kept: set[str] = set()
-        """Names of children that are left running: `--keep`."""
+        """Names of the children that keep running after the block (`--keep`)."""
 
     def headwater(self, name: str, *arguments: str, **env: str) -> Child:
         """Start ``headwater ARGUMENTS`` with the running Python."""
@@ -178,12 +178,12 @@ def ignoring_interrupts() -> Iterator[None]:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[Callable[[], None]]:
-    """Inside the block, SIGTERM and SIGHUP end the demo as Ctrl-C does, cleanup included. Signals after
-    the first are ignored.
+    """Make SIGTERM and SIGHUP end the demo inside the block as Ctrl-C does, cleanup included. Signals
+    after the first are ignored.
 
     The block gets a function that raises `KeyboardInterrupt` if a signal has arrived. Python loses an
     interrupt that arrives within a finalizer or a weak reference's callback (each import has one), and
-    a library may raise an error of its own for it. So the end of the block looks too.
+    a library may raise another error in its place. So the end of the block checks too.
     """
     arrived: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Prints what the demo does: with progress bars on a terminal, as plain lines elsewhere."""
+"""Prints the demo's steps and progress: with bars on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SHARE = 0.001
 
 
 class Corruption(StrEnum):
-    """What is wrong with a corrupted flight."""
+    """Kind of fault in a corrupted flight; each has exactly one."""
 
     BROKEN_JSON = "broken JSON"
     IMPOSSIBLE_TIME = "impossible time"
@@ -41,9 +41,9 @@ UNKNOWN_CARRIERS = ("QX", "ZZ", "X9", "??")
 
 
 def plan(count: int, *, seed: int) -> dict[int, Corruption]:
-    """Choose the flights to corrupt: index of the flight (of ``count``) → how.
+    """Choose the flights to corrupt, of ``count``: index of the flight → kind of corruption.
 
-    One in a thousand, and at least one of each kind if there are that many flights.
+    One flight in a thousand is chosen, and at least one for each kind if there are enough flights.
     """
     wanted = min(count, max(round(count * SHARE), len(Corruption)))
     chance = random.Random(seed)

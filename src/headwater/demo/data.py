@@ -81,8 +81,7 @@ def directory() -> Path:
 
 
 def find(name: str) -> Path:
-    """Return the file of one table (``flights``), plain or compressed. Raises `DataMissing` if there is
-    none."""
+    """Return the file of one table (``flights``), plain or compressed. Raises `DataMissing` if it does not exist."""
     place = directory()
     for suffix in (".csv", ".csv.gz", ".csv.zip"):
         path = place / f"{name}{suffix}"

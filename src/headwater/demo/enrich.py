@@ -1,4 +1,4 @@
-"""What a worker does with one flight: validate it, and add its airline and delay class."""
+"""Validates a flight and adds its airline and delay class: a worker's task for each flight."""
 
 from __future__ import annotations
 

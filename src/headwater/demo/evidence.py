@@ -76,7 +76,7 @@ def unix_seconds(text: bytes) -> int:
 
 
 def read_enriched(client: Redis) -> tuple[Counter[Key], dict[str, SettledEntry]]:
-    """Return the keys in ``flights.enriched`` with their numbers, and the settlement of each entry."""
+    """Return the keys in ``flights.enriched`` with the number of entries of each, and each entry's settlement."""
     keys: Counter[Key] = Counter()
     settled: dict[str, SettledEntry] = {}
     for _id, row in pages(client, ENRICHED):
@@ -107,7 +107,7 @@ def group_counts(client: Redis) -> tuple[int, int]:
 
 
 def pending_by_owner(client: Redis) -> dict[str, int]:
-    """Return how many pending entries each consumer of the group owns."""
+    """Return the number of pending entries that each consumer of the group owns."""
     summary: Any = client.xpending(STREAM, GROUP)
     return {row["name"].decode(): int(row["pending"]) for row in summary["consumers"]}
 

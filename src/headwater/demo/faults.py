@@ -1,8 +1,8 @@
 """Fault injection: one worker is stopped while its buffer is full, another is killed while it owns
 entries.
 
-Rule 1. What the demo reports about a worker is read from the server while that worker, and if needed
-        all workers, are paused (SIGSTOP). So nothing depends on timing.
+Rule 1. The demo reads its facts about a worker from the server while that worker, and if needed all
+        workers, are paused (SIGSTOP). So nothing depends on timing.
 Rule 2. A state counts as stable after the server has given the same reply `SAME` times: then it has
         read everything that a worker sent before it was paused.
 Rule 3. A paused process is always resumed, also after an error.
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SAME = 4
-"""How many equal replies in a row are required."""
+"""Number of equal replies in a row after which a state counts as stable."""
 
 BETWEEN_SECONDS = 0.05
-"""The pause between two of them: many turns of a server that is not overloaded."""
+"""Pause between two such replies: many turns of a server that is not overloaded."""
 
 WITHIN_SECONDS = 30.0
 

@@ -3,8 +3,8 @@
 Group ``ops`` validates and enriches every entry of ``flights`` and publishes the result to
 ``flights.enriched`` in one step with the acknowledgement. An invalid flight becomes a dead letter.
 
-HEADWATER_DEMO_URL is the store's url. HEADWATER_DEMO_PAUSE is the seconds to wait for each flight, as
-if another service were called; without it a run of few flights would end before it shows anything.
+HEADWATER_DEMO_URL is the store's url. HEADWATER_DEMO_PAUSE is the time to wait for each flight, in
+seconds, as if another service were called. Without it, a run of few flights ends before it shows anything.
 After SIGUSR1 a worker waits a second for each flight, as if that service were slow.
 """
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, GREY, RED = "#2b6cb0", "#dd6b20", "#2f855a", "#718096", "#c53030"
 
 LABEL_HEIGHT = 0.075
-"""Of an event's label, as a part of the plot's height."""
+"""Height of an event's label, as a fraction of the plot's height."""
 
 
 def render(draw: Callable[[Axes], None], *, height: float = 3.2) -> bytes:
-    """Return the SVG of one plot, which ``draw`` draws."""
+    """Return one plot, drawn by ``draw``, as an SVG document."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Publishes the flights, a few of them corrupted, and records what the result must be."""
+"""Publishes the flights, a few of them corrupted, and records the expected result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNK = 500
 
 
 class Published(NamedTuple):
-    """What was published; the reconciliation compares all other counts with it."""
+    """The published flights, with which the reconciliation compares all other counts."""
 
     flights: int
     corrupted: Counter[Corruption]
@@ -82,14 +82,14 @@ class Publishing:
 
     @property
     def ended(self) -> bool:
-        """Whether everything is published. Raises the error that stopped publishing."""
+        """True if everything is published. Raises the error that stopped publishing."""
         if not self._done.done():
             return False
         self._done.result()
         return True
 
     def result(self) -> Published:
-        """Wait for the end and return what was published. Raises the error that stopped publishing."""
+        """Wait for the end and return the published flights. Raises the error that stopped publishing."""
         return self._done.result()
 
     def _run(self, client: Redis, flights: Sequence[Flight], seed: int) -> None:

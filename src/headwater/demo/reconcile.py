@@ -1,4 +1,4 @@
-"""Compares the counts: each line of the reconciliation has two that must be equal."""
+"""Compares the counts: each line of the reconciliation has two counts that must be equal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lines(evidence: Evidence) -> list[Line]:
 
 
 def exactly_once(place: str, wanted: set[Key], found: Counter[Key]) -> Line:
-    """Return a line that holds if each wanted key was found once, and no other key."""
+    """Return a line that holds if each wanted key was found once and no other key was found."""
     missing = len(wanted - found.keys())
     unexpected = len(found.keys() - wanted)
     again = found.total() - len(found)

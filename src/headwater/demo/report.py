@@ -15,8 +15,8 @@ from headwater.demo.tables import Delays
 
 
 class ReportData(NamedTuple):
-    """The contents of the report. ``shown``: what the run did, in sentences. ``ended``: consumer → label, for the
-    workers that were killed or stopped."""
+    """The contents of the report. ``shown`` has sentences that describe the run. ``ended`` maps the killed and the
+    stopped consumer to their labels."""
 
     title: str
     shown: Sequence[str]

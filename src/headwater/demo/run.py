@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 LEAST_FLIGHTS = 1_000
-"""A run of fewer flights ends before it shows anything."""
+"""Minimum number of flights; a run of fewer ends before it shows anything."""
 
 SEED = 2013
 
@@ -56,8 +56,8 @@ STOP_AT, KILL_AT = 0.2, 0.4
 
 SHORT_FLIGHTS = 60_000
 SHORT_SECONDS = 6.0
-"""In a run of fewer flights than `SHORT_FLIGHTS`, workers wait for each flight, so that the work takes
-about `SHORT_SECONDS`."""
+"""Approximate duration of the work in a run of fewer flights than `SHORT_FLIGHTS`, in which workers wait
+for each flight."""
 
 START_SECONDS = 60.0
 STALL_SECONDS = 60.0
@@ -238,7 +238,7 @@ class Demo:
         return workers
 
     def stop_one(self, client: Redis, sampler: Sampler) -> OwnedEntries:
-        """Stop one worker gracefully, and print what it handed back."""
+        """Stop one worker gracefully, and print the number of entries that it handed back."""
         sampler.mark("one worker stopped")
         stopped = faults.stop_one(client)
         self.console.say(
@@ -248,7 +248,7 @@ class Demo:
         return stopped
 
     def kill_one(self, client: Redis, sampler: Sampler) -> OwnedEntries:
-        """Kill one worker while it owns entries, and print how many."""
+        """Kill one worker while it owns entries, and print their number."""
 
         def seen(owner: OwnedEntries) -> None:
             self.console.say(
@@ -306,7 +306,7 @@ class Demo:
         return path
 
     def leave_running(self, server: Child, url: str) -> None:
-        """Leave the server running, and print what can be done with it."""
+        """Leave the server running, and print commands that inspect and end it."""
         self.children.kept.add(server.name)
         port = url.rpartition(":")[2]
         self.console.block(
@@ -327,14 +327,14 @@ class Demo:
         self.console.step(text)
 
     def end_step(self) -> None:
-        """Record how long the step took. Raises `KeyboardInterrupt` if the run was asked to end meanwhile: before a
-        server is left running, not after it."""
+        """Record the duration of the step. Raises `KeyboardInterrupt` if the run was asked to end meanwhile, so that
+        this happens before a server is left running."""
         self.look()
         if self._step:
             self.facts.append((self._step, f"{time.monotonic() - self._step_began:.1f} s"))
 
     def times(self) -> str:
-        """Return how long each step took, as text."""
+        """Return the duration of each step, as text."""
         return ", ".join(f"{step[2:]} {took}" for step, took in self.facts if step[0].isdigit())
 
 
@@ -348,8 +348,8 @@ class SettlementWait:
         self._flights = flights
 
     def until(self, part: float) -> None:
-        """Return when the fraction ``part`` of all flights is enriched or dead. For all flights, nothing
-        may be pending or unread either."""
+        """Wait until the fraction ``part`` of all flights is enriched or dead. If it is 1, also wait until all flights
+        are published and the group has no pending or unread entries. Raises `ChildFailed` without progress."""
         wanted = round(part * self._flights)
         last, moved = -1, time.monotonic()
         while True:
@@ -375,7 +375,7 @@ class SettlementWait:
 def shown(
     published: Published, *, workers: int, stopped: OwnedEntries, killed: OwnedEntries
 ) -> list[str]:
-    """Return what the run did, in sentences."""
+    """Return sentences that describe the run."""
     return [
         (
             f"A producer published {published.flights:,} flights, {published.corrupted.total():,} of them "

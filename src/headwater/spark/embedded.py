@@ -50,7 +50,7 @@ MAX_SOCKET_PATH_BYTES: Final = 103
 """The smallest limit of sockaddr_un, without its final zero: 104 bytes on macOS, 108 on Linux."""
 
 _LOOK_SECONDS: Final = 1.0
-"""How often to check whether Spark has stopped; py4j has no notification for it."""
+"""Time between two checks whether Spark has stopped; py4j has no notification for it."""
 
 _ENDING_SECONDS: Final = 10.0
 
@@ -69,7 +69,7 @@ def reachable(url: str, spark: SparkSession) -> str:
 
     An embedded store is opened in this process and served on a socket until Spark stops.
 
-    Raises `HeadwaterError` on a cluster, and what `headwater.connect` raises.
+    Raises `HeadwaterError` on a cluster, and the errors of `headwater.connect`.
     """
     if not is_embedded(url):
         return url
@@ -118,8 +118,8 @@ def serving(url: str) -> Iterator[str]:
     ...         print(url.partition(":")[0], other.xlen("orders"))
     unix 1
 
-    The value is the ``unix://`` url that reaches the store through a socket that only this user can open. Raises
-    what `headwater.connect` raises, and `ConfigError` for ``headwater://memory`` without a name.
+    The value is the store's ``unix://`` url, a socket that only this user can open. Raises the errors of
+    `headwater.connect`, and `ConfigError` for ``headwater://memory`` without a name.
     """
     served = _Served(url)
     try:
@@ -143,7 +143,7 @@ def _served(url: str, spark: SparkSession) -> str:
 
 
 def _end_all() -> None:
-    """End what this process serves; a forked child must not end its parent's."""
+    """Stop serving all stores of this process. A forked child must not end its parent's."""
     for served in list(_all_served.values()):
         served.end()
 
@@ -281,7 +281,7 @@ class _Watch:
         self._look()
 
     def wake(self) -> None:
-        """Note that the next deadline is earlier; called under the node's lock, from any thread."""
+        """Look again, because the next deadline is earlier. Called under the node's lock, from any thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._look)
 

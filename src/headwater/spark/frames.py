@@ -52,7 +52,7 @@ def read(
     - ``stream``: a name, a list of names or a pattern (``orders.*``); or ``streams_pattern``, a regular expression.
     - ``schema``: a DDL text or a ``StructType``. Without one the columns are ``stream, id, timestamp,
       fields``.
-    - ``url``: a server's or an embedded store's; default the environment variable ``HEADWATER_URL``.
+    - ``url``: the url of a server or an embedded store; by default the environment variable ``HEADWATER_URL``.
     - ``options``: the source's, in Python's spelling and with Python's values: docs/guide/spark.md,
       docs/guide/notebooks.md. With ``archive``, Spark itself reads files whose columns have the types
       of ``schema``, and pushes filters down to them; the order of rows is not defined.
@@ -129,10 +129,10 @@ def write_stream(
         query.awaitTermination()
 
     - ``checkpoint``: the query's directory, from which it continues after a restart.
-    - ``name``, ``output_mode``: those of Spark's ``queryName`` and ``outputMode``.
+    - ``name``, ``output_mode``: as in Spark's ``queryName`` and ``outputMode``.
     - ``available_now``: read the current entries, and end.
     - ``interval``: the time between batches: seconds, a timedelta, or Spark's words such as ``"10 seconds"``.
-      The default is none. Not together with ``available_now``.
+      By default, batches follow each other at once. Not together with ``available_now``.
     - ``options``: the sink's (docs/guide/spark.md).
 
     ``url`` and the errors are those of `headwater.spark.read`.

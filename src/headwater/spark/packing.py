@@ -1,5 +1,4 @@
-"""Packs what executors need of Headwater into one file: an environment for ``--archives``, or a module
-for ``--py-files``.
+"""Packs Headwater for executors into one file: an environment for ``--archives``, or a module for ``--py-files``.
 
     headwater-env.tar.gz              ./environment/ in the directory of each executor
       bin/headwater-python            starts the machine's own Python with site-packages on its path
@@ -65,14 +64,14 @@ PYTHONPATH="$here/site-packages${{PYTHONPATH:+:$PYTHONPATH}}" exec "$python" "$@
 
 
 class Packed(NamedTuple):
-    """What `headwater.spark.pack_environment` or `headwater.spark.pack_module` wrote."""
+    """The file that `headwater.spark.pack_environment` or `headwater.spark.pack_module` wrote."""
 
     path: Path
     """Its path."""
     bytes: int
     """Its size in bytes."""
     files: int
-    """How many files are in it."""
+    """The number of files in it."""
 
 
 class _File(NamedTuple):
@@ -84,15 +83,15 @@ class _File(NamedTuple):
 def pack_environment(
     output: str | os.PathLike[str] = "headwater-env.tar.gz", *, also: Sequence[str] = ()
 ) -> Packed:
-    """Write an environment for executors, Headwater as it is installed here and what it needs, to ``output``.
+    """Write an environment for executors to ``output``: Headwater as it is installed here, and its requirements.
 
         packed = pack_environment("headwater-env.tar.gz", also=["pandas"])
         spark = session(master="spark://host:7077", environment=packed.path)
 
     The file is a ``.tar.gz``. Executors need the same kind of machine and the same minor version of Python.
-    ``also`` names further distributions that are installed here, for your own functions; what they require is
-    packed too. Raises `HeadwaterError` for a distribution that is not installed and for a file that cannot be
-    written. Source: docs/guide/spark-cluster.md.
+    ``also`` names further distributions that are installed here, for your own functions; their requirements
+    are packed too. Raises `HeadwaterError` for a distribution that is not installed and for a file that cannot
+    be written. Source: docs/guide/spark-cluster.md.
     """
     packages = sorted({*_own_files(compiled=True), *_distribution_files((*NEEDED, *also))})
     script = _script().encode()

@@ -1,6 +1,6 @@
 """Reports the progress of Spark's queries on Headwater's source, as metrics for Prometheus and in the log.
 
-All figures come from the offsets in Spark's own progress; no request is sent to a store.
+All numbers come from the offsets in Spark's own progress; no request is sent to a store.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _GROUP: Final = "group"
 
 
 class SourceLag(NamedTuple):
-    """How far a query is behind on one source after a batch, in all its streams.
+    """A query's lag on one source after a batch, over all streams of the source.
 
-    ``entries`` are left to read, as far as they were there when the batch was planned; None if the server does not
-    know the number. ``seconds`` is the age of the last entry that was read, in the stream that is furthest behind; None
-    if none is, and in group mode. ``lost`` were removed before they were read.
+    ``entries`` is the number left to read, of those that existed when the batch was planned; None if the server does
+    not know it. ``seconds`` is the age of the last entry that was read, in the stream that is furthest behind; None if
+    no stream is behind, and in group mode. ``lost`` is the number of entries that were removed before they were read.
     """
 
     entries: int | None
@@ -51,7 +51,7 @@ def lag_of(
     *,
     now: float,
 ) -> SourceLag:
-    """Return the lag after a batch from ``start`` to ``end``; ``latest`` is what the source reports as its end.
+    """Return the lag after a batch from ``start`` to ``end``; ``latest`` is the end that the source reports.
 
     ``now`` is the time in seconds since 1970. Raises `DeclarationError` for offsets of another source.
 
@@ -84,7 +84,7 @@ def lag_of(
 
 @dataclass
 class QueryFacts:
-    """What is known of one query. ``lags`` are by the place of the source in the query's plan."""
+    """The state and counts of one query. ``lags`` and ``lost`` are by the place of the source in the query's plan."""
 
     name: str
     running: bool = True
@@ -96,14 +96,14 @@ class QueryFacts:
 
 
 class QueryListener(StreamingQueryListener):
-    """Reports what the queries of a session do.
+    """Reports the progress of a session's queries.
 
         listener = headwater.spark.QueryListener(metrics=9108)
         spark.streams.addListener(listener)
 
-    - ``metrics``: a port at which Prometheus reads the figures; 0 lets the system choose (`port`).
+    - ``metrics``: a port at which Prometheus reads the metrics; 0 lets the system choose (`port`).
     - ``host``: the address at which it listens.
-    - ``log``: whether each batch is a line in the log ``headwater.spark``, and each loss a warning.
+    - ``log``: if true, each batch is a line in the log ``headwater.spark``, and each loss a warning.
 
     Raises `ListenError` if the port is not available, or prometheus-client is not installed.
     """
@@ -116,14 +116,14 @@ class QueryListener(StreamingQueryListener):
         self._writes = log
         self._end: Callable[[], None] = lambda: None
         self.port: int | None = None
-        """The port at which metrics are served; None without."""
+        """The port at which metrics are served; None if they are not."""
         if metrics is not None:
             self.port, self._end = serve(
                 self, port=metrics, host=host, option="metrics", extra="spark"
             )
 
     def queries(self) -> list[QueryFacts]:
-        """Return what is known of each query, ended ones included."""
+        """Return the state and counts of each query, including ended ones."""
         with self._lock:
             return list(self._queries.values())
 
@@ -135,13 +135,13 @@ class QueryListener(StreamingQueryListener):
     # --- called by Spark --------------------------------------------------------------------------
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Note that a query runs."""
+        """Record that a query runs."""
         with self._lock:
             facts = self._queries.setdefault(str(event.id), QueryFacts(event.name or str(event.id)))
             facts.running = True
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Add a batch, and note how far the query is behind."""
+        """Count a batch, and record the query's lags."""
         progress = event.progress
         now = time.time()
         lags = {
@@ -163,14 +163,14 @@ class QueryListener(StreamingQueryListener):
             _write(facts, progress.batchId, progress.numInputRows)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Note that a query has read all there is."""
+        """Record that a query has nothing left to read."""
         with self._lock:
             facts = self._queries.get(str(event.id))
             if facts is not None:
                 facts.lags = {place: SourceLag(0, None, 0) for place in facts.lags}
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Note that a query has ended."""
+        """Record that a query has ended."""
         with self._lock:
             facts = self._queries.get(str(event.id))
             if facts is not None:

@@ -36,7 +36,7 @@ _PUSHDOWN: Final = {"spark.sql.python.filterPushdown.enabled": "true"}
 _ASKED: Final = " Is the master running there, and can it be reached from here?"
 
 _EXECUTORS_PATH: Final = f"./{ENVIRONMENT}/bin:/usr/local/bin:/usr/bin:/bin"
-"""Relative to an executor's own directory: the packed programs first, then the system's."""
+"""PATH of an executor, relative to its own directory: the packed programs first, then the system's."""
 
 
 def session(
@@ -54,9 +54,9 @@ def session(
         spark = headwater.spark.session(master="spark://host:7077", environment="headwater-env.tar.gz")
 
     - ``app``: the name that Spark shows.
-    - ``master``: default ``local[*]``, or the one that spark-submit gave.
-    - ``config``: Spark's settings, added to or replacing those made here. A running session gets these and the
-      setting for filter pushdown only.
+    - ``master``: by default ``local[*]``, or the master that spark-submit was given.
+    - ``config``: Spark's settings, which extend or replace those made here. A running session gets only these
+      and the setting for filter pushdown.
     - ``environment``: the file that ``headwater spark pack`` or `headwater.spark.pack_environment` wrote;
       executors of a cluster unpack it and run in it. A local master does not use it.
 
@@ -142,7 +142,7 @@ def prepare_environment(*, local: bool) -> None:
 
 
 def with_parallelism(options: Mapping[str, str], spark: SparkSession) -> dict[str, str]:
-    """Return a source's options with how many tasks ``spark`` runs at once, if they do not say it.
+    """Return a source's options with the number of tasks that ``spark`` runs at once, unless they have it.
 
     The process in which Spark plans a Python source knows only its own machine. A Spark Connect client does not
     know the number either; the source then takes the driver's processors.

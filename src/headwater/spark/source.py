@@ -85,7 +85,7 @@ class HeadwaterSource(DataSource):
         return StreamReader(options, self._backend(schema))
 
     def _backend(self, schema: StructType) -> Backend:
-        """Return where entries are read from: the server, or the archive and then the server."""
+        """Return the source of the entries: the server, or the archive and the server."""
         from headwater.spark.decoding.columns import RowShape
 
         options, shape = self._reading, RowShape.of(schema, self._reading)

@@ -2,10 +2,10 @@
 
     send orders ─▶ process orders ─▶ send invoices ◀── a link ── process invoices (a batch)
 
-Rule 1. A batch is one span, from its trigger to its end, for each stream that it has read. It has links to the traces of
-        its first entries, at most `LINKS`: a span with more would not be exported.
-Rule 2. The entries are read again, by the ids in Spark's own progress, after the batch. If that is not possible, the span
-        has no links: tracing never ends a query.
+Rule 1. A batch is one span, from its trigger to its end, for each stream that it has read. It has links to the traces
+        of its first entries, at most `LINKS`: a span with more would not be exported.
+Rule 2. The entries are read again, by the ids in Spark's own progress, after the batch. If that is not possible, the
+        span has no links: tracing never ends a query.
 Rule 3. In group mode the progress does not name entries, so the span has no links.
 """
 
@@ -119,8 +119,8 @@ def _pairs(row: Any) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _read_by(source: Any) -> Iterator[tuple[str, ReadSpan | None]]:
-    """Yield the streams of which a batch has read entries, from Spark's progress on one source; nothing for a source
-    that is not Headwater's. What was read is None in group mode."""
+    """Yield the streams from which a batch has read entries, with its span in each, from Spark's progress on one
+    source. The span is None in group mode. Yields nothing for a source that is not Headwater's."""
     if not source.numInputRows:
         return
     try:

@@ -60,7 +60,7 @@ class ManualClock:
         return self._start_ms + self._passed_us // 1000
 
     def monotonic(self) -> float:
-        """Return by how many seconds the clock was advanced so far."""
+        """Return the number of seconds by which the clock was advanced so far."""
         return self._passed_us / 1e6
 
     def jump(self, seconds: float) -> None:
@@ -86,7 +86,7 @@ class ManualClock:
         return self._set(delay, ManualTimer(callback))
 
     def call_upkeep(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
-        """Like `call_later`, for something that is repeated while nothing happens, and may be late."""
+        """Do the same as `call_later`, for a call that is repeated while nothing happens, and may be late."""
         return self._set(delay, ManualTimer(callback, upkeep=True))
 
     def _set(self, delay: float, timer: ManualTimer) -> ManualTimer:
@@ -114,7 +114,7 @@ class ManualClock:
             timer.cancel()
 
     def until_next(self) -> float | None:
-        """Return how many seconds are left until the next timer runs; None if there is no timer."""
+        """Return the seconds until the next timer runs; None if there is no timer."""
         with self._lock:
             while self._timers and self._timers[0][2].callback is None:
                 heapq.heappop(self._timers)
@@ -123,7 +123,7 @@ class ManualClock:
             return max(0, self._timers[0][0] - self._passed_us) / 1e6
 
     def until_event(self) -> float | None:
-        """Return how many seconds are left until the next timer that is not upkeep; None if there is none."""
+        """Return the seconds until the next timer that is not upkeep; None if there is no such timer."""
         with self._lock:
             events = [
                 due for due, _, one in self._timers if one.callback is not None and not one.upkeep
@@ -131,7 +131,7 @@ class ManualClock:
         return None if not events else max(0, min(events) - self._passed_us) / 1e6
 
     def leap(self, seconds: float) -> None:
-        """Let ``seconds`` pass, and then run the timers that became due. Only while `until_event` is not sooner."""
+        """Let ``seconds`` pass, and then run the timers that became due. ``seconds`` must not exceed `until_event`."""
         with self._lock:
             self._passed_us += round(seconds * 1e6)
         self.advance(0)

@@ -1,11 +1,10 @@
 """A directory in memory that can crash: an equivalent of `headwater.journal.disk.files.DiskFiles`.
 
-Rule 1. What was synced survives a crash. Of what was not, any part may survive: each write completely,
-        torn at any byte or not at all, independently of the others; each created, changed or removed
-        name or not. Only `sync` makes bytes durable, and only `sync_directory` names.
+Rule 1. Synced data survive a crash. Of other data, any part may survive: each write completely, torn at
+        any byte or not at all, independently of the others; and each created, changed or removed name,
+        or not. Only `sync` makes bytes durable, and only `sync_directory` names.
 Rule 2. After a failed `sync`, the affected bytes can still be read but will never become durable,
-        however often `sync` is called again; some of them may be durable already. Linux behaves like
-        this.
+        even if `sync` is called again; some of them may be durable already. Linux behaves like this.
 Rule 3. A failed write has written the first half.
 Rule 4. Every operation except reading adds a line to `transcript`, so that a missing fsync is visible as a
         difference from a test's expected text.
@@ -58,7 +57,7 @@ class MemoryReads:
         return None if self.cold or len(found) < length else found
 
     def ahead(self, name: str, offset: int, length: int) -> None:
-        """Do nothing but check that the file exists."""
+        """Check that the file exists, and read nothing."""
         self._files.part(name, offset, min(length, 1))
 
     def size(self, name: str) -> int:
@@ -69,8 +68,8 @@ class CrashableFiles:
     """`headwater.journal.disk.files.Files` in memory.
 
     ``capacity`` limits the bytes of all files together, like a full disk. ``on_operation`` is called with the
-    line of each operation before it takes effect: at that moment `crash_images` returns what a crash may
-    leave.
+    line of each operation before it takes effect: at that moment `crash_images` returns the states
+    that a crash may leave.
 
     >>> files = CrashableFiles()
     >>> files.lock(); files.create("a", 4); files.sync("a"); files.sync_directory()
@@ -252,7 +251,7 @@ class CrashableFiles:
         return sum(len(file.content) for file in self._names.values())
 
     def crash_images(self, *, seed: int, count: int) -> Iterator[CrashableFiles]:
-        """Yield ``count`` random examples of what a crash at this moment may leave."""
+        """Yield ``count`` random examples of the files that a crash at this moment may leave."""
         random = Random(seed)
         for _ in range(count):
             # Some crashes lose nearly everything, some nearly nothing.
@@ -378,7 +377,7 @@ Ranges = list[tuple[int, int]]
 
 @dataclass(eq=False)
 class CrashableFile:
-    """``content`` is what a read returns, ``durable`` what survives a crash for certain."""
+    """A file: a read returns ``content``, and ``durable`` is certain to survive a crash."""
 
     content: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)

@@ -34,7 +34,7 @@ def request(words: tuple[Word, ...]) -> bytes:
 
 class LocalStore:
     """A node with a journal in memory. ``journaled=False`` stores nothing, which is faster. With ``cold``
-    entries go to disk as soon as they may, and none on disk is in memory.
+    entries are stored on disk as soon as possible, and entries on disk are not in memory.
 
     >>> store = LocalStore()
     >>> client = store.client()
@@ -69,18 +69,18 @@ class LocalStore:
         return LocalClient(self, resp, kind)
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock and run what is due."""
+        """Advance the clock and run everything that is due."""
         self.clock.advance(seconds)
         self.node.tick()
 
     def seconds_ahead(self) -> float:
-        """Return how many seconds are left until something is due. Fails if nothing is."""
+        """Return the seconds until the node's next deadline. Fails if it has no deadline."""
         deadline = self.node.next_deadline()
         assert deadline is not None, "nothing is due: the store would wait for ever"
         return max(0.0, deadline - self.clock.monotonic())
 
     def crash(self) -> None:
-        """Lose power and start again with what is on disk. All connections are lost."""
+        """Lose power and start again with the data on disk. All connections are lost."""
         assert self.files is not None, "the store has no journal"
         (self.files,) = self.files.crash_images(seed=0, count=1)
         self.node = self._open()
@@ -90,7 +90,7 @@ class LocalStore:
         return [facts for facts, _ in self.groups()]
 
     def groups(self) -> list[tuple[bytes, int]]:
-        """Like `facts`, with the time of each command, as `headwater.engine.replay.replay.apply` takes them."""
+        """Return `facts` with the time of each command, in the form for `headwater.engine.replay.replay.apply`."""
         assert self.files is not None, "the store has no journal"
         (image,) = self.files.crash_images(seed=0, count=1)
         journal = self._journal(image)
@@ -154,7 +154,7 @@ class LocalClient:
             self._store.use_disk()
 
     def reply(self) -> Reply | None:
-        """Return the next reply, None if there is none because the command blocks."""
+        """Return the next reply; None if the command blocks."""
         with self._node.lock:  # a thread of the test may run turns, too
             self._reader.feed(self.session.output.take_bytes())
         return self._reader.next()

@@ -1,7 +1,7 @@
 """A stream's history as Parquet files, and readers that combine archive and stream.
 
 files, row_groups    write an archive's Parquet files; read their row groups
-contents, manifest   what is in an archive, and the file that lists it
+contents, manifest   the parts of an archive, and the file that lists them
 index                find the position of an id in it
 archiver, trimming   archive a stream, then trim it
 merging, leftovers   merge small files; remove files that are not listed any more

@@ -7,7 +7,7 @@ Rule 2. Entries are trimmed only after a line names them.
 Rule 3. Archived entries are counted as readers count them (core/completeness.py). Entries removed before
         they were archived are an error, or a warning if the options accept it.
 Rule 4. A lock on a file in a stream's directory allows only one archiver at a time.
-Rule 5. Merging small files is last: nothing waits for it, and what was archived and trimmed stays so if it fails.
+Rule 5. Small files are merged last: nothing waits for this, and archiving and trimming are complete even if it fails.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STEP_ENTRIES: Final = 2_000_000
-"""Entries of one step, which is what a crash costs at most."""
+"""Entries of one step: the most that have to be archived again after a crash."""
 
 _ENTRIES_WORTH_A_TASK: Final = 20_000
 
@@ -60,7 +60,7 @@ R = TypeVar("R")
 
 
 class Archived(NamedTuple):
-    """What a run did for one stream: ``entries`` archived up to ``end``, ``trimmed`` removed.
+    """Result of a run for one stream: ``entries`` were archived, up to ``end``, and ``trimmed`` were removed.
 
     ``merged`` files became parts of larger ones.
     """
@@ -84,8 +84,8 @@ class Archived(NamedTuple):
 class ArchiveState(NamedTuple):
     """The state of a stream's archive: ``entries`` in ``files``. ``waiting`` entries are not archived yet.
 
-    ``holds`` says who needs which entries; the first one limits a trim. It is empty if the stream is never
-    trimmed.
+    ``holds`` are the reasons for which entries are kept; the first one limits a trim. It is empty if the
+    stream is never trimmed.
     """
 
     stream: str
@@ -128,9 +128,9 @@ class Archiver:
         self._clock = clock or SystemClock()
 
     def run(self, spark: SparkSession | None = None) -> Iterator[Archived]:
-        """Archive what each stream holds now, then trim it; yield what was done for each stream.
+        """Archive the current entries of each stream, then trim it; yield the result for each stream.
 
-        The executors of ``spark`` read and write, or this process without it. Raises `DataLoss` for
+        The executors of ``spark`` read and write; if it is None, this process does. Raises `DataLoss` for
         entries removed before they were archived, and `StoreInUse` while another archiver runs.
         """
         store = SourceStore(self._options)
@@ -208,7 +208,7 @@ class Archiver:
             position = end
 
     def _begin(self, plans: Planner, manifest: Manifest) -> tuple[Position, Look | None]:
-        """Return where to continue, after reporting entries that are missing there."""
+        """Return the position at which to continue, after reporting entries that are missing there."""
         stream, fresh = manifest.stream, not manifest.segments()
         end = manifest.end
         look = plans.look(stream, end, None)
@@ -265,7 +265,7 @@ class Archiver:
 
 
 def _each(work: Callable[[T], R], tasks: Sequence[T], spark: SparkSession | None) -> list[R]:
-    """Return the result of ``work`` for each task, from the executors of ``spark`` or without it."""
+    """Return the result of ``work`` for each task, run by the executors of ``spark``, or here if it is None."""
     if spark is None or not tasks:
         return [work(task) for task in tasks]
     return spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()

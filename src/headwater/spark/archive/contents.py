@@ -1,4 +1,4 @@
-"""What an archive contains: segments, files and row groups, and how the manifest writes them.
+"""The parts of an archive (segments, files and row groups), and their form in the manifest.
 
 A segment is a line of the manifest:
 
@@ -51,10 +51,10 @@ class ArchiveFile(NamedTuple):
 
 
 class FileList(NamedTuple):
-    """Consecutive files: their bounds, and where their names are.
+    """Consecutive files: their bounds, and the place of their names.
 
-    ``name`` is the list's own file, relative to the stream's directory. Without one, the files are in
-    ``inline``; `Manifest.files` returns them in both cases.
+    ``name`` is the file with the list, relative to the stream's directory. If it is None, the files are in
+    ``inline``. `Manifest.files` returns them in both cases.
     """
 
     first: StreamID
@@ -67,10 +67,10 @@ class FileList(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Consecutive entries: what one step of archiving added, or several merged segments.
+    """Consecutive entries: those that one step of archiving added, or those of several merged segments.
 
     ``schema`` (in Spark's JSON) and ``codec`` are those of the typed columns in its files; without typed
-    columns ``schema`` is None. ``level`` counts how often its entries were merged.
+    columns ``schema`` is None. ``level`` is the number of times that its entries were merged.
     """
 
     start: Position
@@ -104,7 +104,7 @@ def listed(files: tuple[ArchiveFile, ...], name: str | None = None) -> FileList:
 
 
 def inline(files: list[ArchiveFile]) -> tuple[FileList, ...]:
-    """Return one list that holds ``files`` itself; none without files."""
+    """Return one list that holds ``files`` itself; without files, return no list."""
     return (listed(tuple(files)),) if files else ()
 
 
@@ -153,7 +153,7 @@ def file_as_json(file: ArchiveFile) -> dict[str, Any]:
 
 
 def segment_of_json(values: dict[str, Any]) -> Segment:
-    """Return the segment of a line; raises `ValueError`, `KeyError` or `TypeError` for a damaged one."""
+    """Return the segment of a line. Raises `ValueError`, `KeyError` or `TypeError` if the line is damaged."""
     if "lists" in values:
         lists = tuple(_list_of_json(*one) for one in values["lists"])
     else:
@@ -187,7 +187,7 @@ def file_of_json(values: dict[str, Any]) -> ArchiveFile:
 
 
 def inside(name: Any) -> str:
-    """Return the name of a file in the archive's directory; raises `ValueError` for one outside of it."""
+    """Return the name of a file in the archive's directory. Raises `ValueError` for a file outside of it."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"the file {name!r} is outside of the archive")

@@ -1,4 +1,4 @@
-"""The contents of an archive's Parquet files, and how they are written.
+"""The columns of an archive's Parquet files, and the writers of these files.
 
     id string                     the entry's id
     timestamp timestamp           the id's milliseconds
@@ -7,8 +7,8 @@
     fields map<binary, binary>    the raw fields in their order, including repeated names
 
 ``fields`` has the same bytes as the stream's entry. The typed columns are derived from it, so that a reader
-with that schema need not cast. No data depends on a cast: a wrongly declared column, or a caster that is
-fixed later, costs speed but no data.
+with that schema need not cast. No data depends on a cast: a wrongly declared column, or an error of a cast
+that is fixed later, costs only speed.
 
 Files are sorted by id, contain one day each, and are closed at about `FILE_BYTES`.
 """
@@ -55,7 +55,7 @@ _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 def typed_columns(schema: StructType | None, options: SourceOptions) -> StructType:
     """Return the columns of ``schema`` that are fields of the message, all of them nullable.
 
-    A column with formats of timestamps is left out: readers with other formats would take its values for their own.
+    Columns with timestamp formats are left out: readers with other formats would accept values that these parsed.
     """
     if schema is None:
         return StructType([])
@@ -117,7 +117,7 @@ class PartWriter:
         return writer.files
 
     def _batch(self, page: Page) -> tuple[pa.RecordBatch, list[int]]:
-        """Return the page as the file stores it, and the places of the entries that did not fit."""
+        """Return the page as the file stores it, and the indexes of the entries that do not fit the schema."""
         rows = self._builder.build(page)
         rescued = rows.column(_RESCUED)
         bad = [place for place in range(len(page)) if rescued[place].is_valid]
@@ -136,7 +136,7 @@ class PartWriter:
 class DayWriter:
     """Writes rows to files of one day each below ``directory``, which are complete when the block ends.
 
-    Each file has a new name, so a task that runs twice writes twice, and the manifest names one of them. An
+    Each file has a new name. So a task that runs twice writes two files, and the manifest names only one. An
     error in the block removes the unfinished file.
     """
 
@@ -156,7 +156,7 @@ class DayWriter:
         self._day = ""
         self._file: _OpenFile | None = None
         self._group: list[pa.RecordBatch] = []
-        self._marks: list[tuple[int, bool]] = []  # of each addition: bad entries, `RowGroup.plain`
+        self._marks: list[tuple[int, bool]] = []  # for each addition: number of bad entries, plain
         self._entries = self._weight = 0  # of the group
 
     def __enter__(self) -> Self:
@@ -269,7 +269,7 @@ def bodies_of(fields: pa.MapArray) -> list[list[bytes]]:
 
 
 def _is_plain(page: Page) -> bool:
-    """Return whether ``fields`` of these entries can be read as a map as is (`RowGroup.plain`)."""
+    """Return whether ``fields`` of these entries can be read directly as a map (`RowGroup.plain`)."""
     bodies = page.bodies[:1] if isinstance(page, CutPage) else page.bodies
     for names in {tuple(body[::2]) for body in bodies}:
         if len(set(names)) < len(names) or any(map(is_reserved, names)):

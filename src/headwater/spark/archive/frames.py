@@ -42,11 +42,11 @@ _log = logging.getLogger("headwater.spark")
 
 MOST_FILES: Final = 1000
 LEAST_ENTRIES_A_FILE: Final = 50_000
-"""Spark takes 5 ms to list a file, and for a million entries 0.2 s less than the source to read them. The
-source uses only the manifest to plan, with any number of files."""
+"""Minimum mean entries per file for Spark to read the files. It takes 5 ms to list a file, and 0.2 s less than
+the source to read a million entries. The source plans with the manifest alone, for any number of files."""
 
 MOST_RANGES: Final = 4
-"""Each range is a read of the source, with a Python process that plans it."""
+"""Maximum number of ranges: each is a separate read of the source, with a Python process to plan it."""
 
 _READING: Final = {
     "datetimeRebaseMode": "CORRECTED",  # dates are read unchanged
@@ -103,7 +103,7 @@ def archived_frame(
 
 
 def _may(options: SourceOptions, shape: RowShape) -> bool:
-    """Return whether the options allow Spark to read files, whatever these contain."""
+    """Return whether the options allow Spark to read files, regardless of their contents."""
     names = {column.name.lower() for column in shape.columns}
     archive = str(Path(options.archive or "").absolute())
     return (

@@ -22,7 +22,7 @@ _LISTS_KEPT = 16
 
 
 class Index:
-    """The row groups of one archived stream, as the manifest listed them when this was made.
+    """The row groups of one archived stream, as the manifest listed them when the index was made.
 
     Ranks count from 1: the entry of rank n has n - 1 archived entries before it.
     """
@@ -42,7 +42,7 @@ class Index:
         return self._before[-1]
 
     def rank(self, id_: StreamID) -> int:
-        """Return how many archived entries have ids up to and including ``id_``."""
+        """Return the number of archived entries with ids up to ``id_``, included."""
         at = bisect_right(self._firsts, id_) - 1
         if at < 0:
             return 0
@@ -55,7 +55,7 @@ class Index:
         return groups.before[number] + rank_in(self._ids(at, number), id_)
 
     def count(self, start: StreamID, to: StreamID) -> int:
-        """Return how many archived entries are after ``start``, up to ``to``."""
+        """Return the number of archived entries after ``start``, up to ``to``."""
         return max(0, self.rank(to) - self.rank(start))
 
     def id_at(self, rank: int) -> StreamID:
@@ -118,5 +118,5 @@ class _Groups:
 
 
 def rank_in(ids: pa.Array, id_: StreamID) -> int:
-    """Return how many of ``ids`` (texts, increasing) are up to ``id_``."""
+    """Return the number of ``ids`` (texts, increasing) up to ``id_``, included."""
     return bisect_right(range(len(ids)), id_, key=lambda at: StreamID.parse(ids[at].as_py()))

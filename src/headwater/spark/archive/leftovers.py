@@ -6,7 +6,7 @@ Two kinds of file are in an archive's directory without being listed in its mani
                  The file ``unfinished`` exists while files are written: a run that finds it removes every
                  file that is not listed, and so does each run that merges.
     replaced     they were merged into others. They remain for `KEEP_MS`, because readers that were planned
-                 before the merge have their names. ``replaced.jsonl`` lists them.
+                 before the merge still read them. ``replaced.jsonl`` lists them.
 
 All functions require the archiver's lock.
 """
@@ -23,12 +23,12 @@ from headwater.spark.archive.manifest import STATE, Manifest
 from headwater.spark.core.durable import append_line, replacing, whole_lines
 
 KEEP_MS: Final = 6 * 3_600_000
-"""For how long a replaced file remains: longer than a query plans and runs, or a copy of the archive takes."""
+"""Time for which a replaced file remains: longer than a query plans and runs, or than a copy of the archive takes."""
 
 
 @contextmanager
 def unfinished(manifest: Manifest) -> Iterator[None]:
-    """Mark that files are written which the manifest does not list yet; after an error the mark remains."""
+    """Mark the archive while files are written that the manifest does not list yet. After an error the mark remains."""
     mark = manifest.state / "unfinished"
     mark.touch()
     yield
@@ -52,7 +52,7 @@ def remove_unfinished(manifest: Manifest) -> None:
 
 
 def replaced(manifest: Manifest, names: Iterable[str], now_ms: int) -> None:
-    """Note that the manifest no longer lists ``names``, which remain for `KEEP_MS`."""
+    """Record that the manifest no longer lists ``names``, whose files remain for `KEEP_MS`."""
     line = {"at": now_ms, "names": sorted(names)}
     append_line(manifest.state / "replaced.jsonl", json.dumps(line).encode())
 

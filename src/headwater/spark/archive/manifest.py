@@ -8,16 +8,16 @@
         lock               locked by the process that archives
         replaced.jsonl     files that were merged into others, until they are removed (leftovers.py)
 
-A segment contains the entries after ``start`` up to ``end``: what one step of archiving added, or several
-segments that were merged (merging.py). Each of its files contains one day (UTC, by the ids' milliseconds).
+A segment contains the entries after ``start`` up to ``end``: those that one step of archiving added, or those of
+several merged segments (merging.py). Each of its files contains one day (UTC, by the ids' milliseconds).
 The manifest has the first id, last id and count of each row group, so planning opens no Parquet file.
 
 Rule 1. Segments are consecutive: each starts where the previous one ended. The end of the last one is the
         archive's end, and the archive contains every entry up to it that existed when it was archived.
 Rule 2. A file that no line names is not part of the archive, even if it is in the directory: a killed step
         left it, or it was merged into another.
-Rule 3. Positions count as in the stream (core/positions.py): ``added`` is how many entries had ever been
-        added. So reading continues in the stream without conversion.
+Rule 3. Positions count as in the stream (core/positions.py): ``added`` is the number of entries that had
+        ever been added. So reading continues in the stream without conversion.
 Rule 4. A step appends a line. Merging replaces the whole file in one step, so a reader sees the archive
         before it or after it.
 """
@@ -49,10 +49,10 @@ from headwater.spark.core.positions import BEGINNING, Position
 
 STATE: Final = "_headwater"
 INLINE_FILES: Final = 10
-"""Files that are named in a segment's line; the names of more are in lists."""
+"""Maximum number of files named in a segment's line; the names of more files are in lists."""
 
 LIST_FILES: Final = 100
-"""Files of a list: it is read in a millisecond."""
+"""Maximum number of files in one list, which is read in a millisecond."""
 
 _FORMAT: Final = 2
 _FORMATS: Final = {1, 2}
@@ -60,11 +60,11 @@ _FORMATS: Final = {1, 2}
 
 _LISTS_KEPT: Final = 64
 _LONGEST_NAME: Final = 200
-"""In bytes; file systems allow 255."""
+"""Bytes after which a directory's name is cut and ends in a hash; file systems allow 255 in all."""
 
 
 def directory_of(path: Path | str, stream: str) -> Path:
-    """Return the directory of ``stream`` in the archive at ``path``; raises for a url.
+    """Return the directory of ``stream`` in the archive at ``path``. Raises `DeclarationError` for a url.
 
     >>> directory_of("archive", "orders:eu/1").name
     'orders%3Aeu%2F1'
@@ -105,7 +105,7 @@ class Manifest:
         """
         version = self._stat()
         if version != self._version:
-            # Taken before reading: a line written in between is only read again later.
+            # The version is taken before the reading, so a line written in between is read again, not missed.
             self._segments, self._version = self._read(), version
         return self._segments
 
@@ -117,7 +117,7 @@ class Manifest:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def files(self, among: FileList) -> tuple[ArchiveFile, ...]:
-        """Return the files of a list; raises `DataLoss` if its own file is missing or damaged."""
+        """Return the files of a list. Raises `DataLoss` if the file with the list is missing or damaged."""
         return among.inline if among.name is None else self._read_list(among)
 
     def lists(self) -> Iterator[FileList]:
@@ -127,14 +127,14 @@ class Manifest:
 
     @property
     def end(self) -> Position:
-        """Up to where the stream is archived; its beginning if it is not."""
+        """The position up to which the stream is archived; `BEGINNING` if it is not archived."""
         segments = self.segments()
         return segments[-1].end if segments else BEGINNING
 
     # --- writing, under the archiver's lock -------------------------------------------------------
 
     def append(self, segment: Segment) -> None:
-        """Add ``segment``, whose files are on disk; returns when its line is on disk too."""
+        """Add ``segment``, whose files are on disk. Return when its line is on disk too."""
         segments = self.segments()
         assert not segments or segments[-1].end.id == segment.start.id, (segments[-1].end, segment)
         if segment.file_count > INLINE_FILES:
@@ -145,11 +145,11 @@ class Manifest:
             append_line(self._file, json.dumps(self._first()).encode())
             self._sync_directories()
         append_line(self._file, json.dumps(segment_as_json(segment)).encode())
-        # Under the lock nobody else writes, so what was read before needs not be read again.
+        # Under the lock no other process writes, so the manifest need not be read again.
         self._segments, self._version = (*segments, segment), self._stat()
 
     def replace(self, segments: Sequence[Segment]) -> None:
-        """Let the archive consist of ``segments``, in one step; returns when that is on disk."""
+        """Replace the whole manifest by ``segments``, in one step. Return when it is on disk."""
         self.state.mkdir(parents=True, exist_ok=True)
         rows = [self._first(), *(segment_as_json(self._with_lists(one)) for one in segments)]
         with replacing(self._file) as file:
@@ -164,7 +164,7 @@ class Manifest:
             sync(directory)
 
     def _with_lists(self, segment: Segment) -> Segment:
-        """Return ``segment`` with the names of its files in lists, if they are many; lists are written now."""
+        """Return ``segment``; if it has many files, write their names to lists and return it with these."""
         if segment.file_count <= INLINE_FILES or all(one.name for one in segment.lists):
             return segment
         files = [file for one in segment.lists for file in self.files(one)]
@@ -233,7 +233,7 @@ class Manifest:
 
 
 class FileMissing(DataLoss):
-    """A file that the manifest named is not there: it was merged and removed since, or it is lost."""
+    """A file that the manifest named is missing: it was merged and removed since, or it is lost."""
 
 
 def _damaged(file: Path, line: int, error: Exception) -> DataLoss:
@@ -246,7 +246,7 @@ def _damaged(file: Path, line: int, error: Exception) -> DataLoss:
 def archived_files(path: Path | str, stream: str) -> list[Path]:
     """Return the Parquet files that contain the archived entries of ``stream``, each entry once, in order.
 
-    For other readers of Parquet. Later runs merge small files: those returned remain for six hours at least.
+    Any reader of Parquet can read them. Later runs merge small files; the returned files remain for at least six hours.
     Raises `DataLoss` for a damaged manifest.
 
     >>> archived_files("archive", "a stream that was never archived")

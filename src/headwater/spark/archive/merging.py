@@ -1,9 +1,9 @@
 """Merges an archive's small files, so that their number does not grow with the number of runs.
 
 Each step of archiving adds a segment of level 0. When the last `FAN` segments have the same level, they become one
-segment of the next level, in which the small files of each day are merged. An archive to which a minute is added each
-minute has 1,440 steps a day and at most `FAN` - 1 segments of each of the levels 0 to 3 for it; a finished day ends as
-one file for each `FILE_BYTES`. An entry is written again once a level until its file is large, so some four times.
+segment of the next level, in which the small files of each day are merged. An archive with a step each minute has
+1,440 steps a day, which leave at most `FAN` - 1 segments of each of the levels 0 to 3. A finished day ends as one file
+for each `FILE_BYTES`. An entry is written again once per level until its file is large, some four times in all.
 
 Source: the tiers of log-structured merge trees, https://doi.org/10.1007/s002360050048.
 """
@@ -26,10 +26,10 @@ from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.row_groups import open_file
 
 FAN: Final = 10
-"""Segments of a level that are merged. More leave more files; fewer write entries more often."""
+"""Number of segments of a level that are merged. A larger one leaves more files, a smaller one writes more often."""
 
 MOST_SEGMENTS: Final = 100
-"""Segments that are merged in one step, which is what a kill costs. An archive of the format before may have a year's."""
+"""Maximum number of segments merged in one step, which a kill undoes. An archive of format 1 may have a year's."""
 
 MOST_FILES: Final = 1000
 """A segment with more files is not merged again, so merging reads and writes a bounded list of names."""
@@ -45,7 +45,7 @@ class MergeTask(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The files of a task that could not be merged: they remain as they are."""
+    """Result of a task whose files could not be merged and remain as they are, with the reason."""
 
     why: str
 
@@ -56,7 +56,7 @@ Run = Callable[[Sequence[MergeTask]], list[Merged]]
 
 
 def due(segments: Sequence[Segment]) -> slice | None:
-    """Return which segments are to be merged into one: the first ones of a level, if the last `FAN` have it."""
+    """Return the segments to merge into one, from those at the end with one level; None if fewer than `FAN`."""
     if not segments:
         return None
     last = segments[-1]
@@ -73,7 +73,7 @@ def due(segments: Sequence[Segment]) -> slice | None:
 
 
 def merge(manifest: Manifest, run: Run, now_ms: int) -> int:
-    """Merge the segments that are due; return how many files were replaced. Requires the archiver's lock.
+    """Merge the segments that are due, and return the number of replaced files. Requires the archiver's lock.
 
     Files that cannot be read remain as they are, with a warning.
     """

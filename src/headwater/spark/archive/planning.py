@@ -1,6 +1,6 @@
 """`ArchivePlanner`: plans batches of an archive and its stream together.
 
-The archive provides everything up to its end, and the stream what comes after. The stream is read between
+The archive provides the entries up to its end, and the stream those after it. The stream is read between
 two reads of the manifest. The archiver trims entries only after the manifest names them, so if the archive's end
 is the same in both reads, nothing after it was trimmed before the stream was read. Otherwise planning is
 repeated.
@@ -46,15 +46,15 @@ _Archives = Mapping[str, _Archive]
 """Streams, each with its archive."""
 
 _ATTEMPTS: Final = 100
-"""How often planning is repeated. An archive rarely grows while its stream is planned, which takes milliseconds."""
+"""Maximum number of attempts to plan. An archive rarely grows while its stream is planned, which takes milliseconds."""
 
 _ATTEMPTS_TOGETHER: Final = 3
-"""How often streams are planned together: many take longer, so that some archive may grow each time."""
+"""Number of attempts to plan streams together: many take longer, so that some archive may grow each time."""
 
 
 class ArchivePlanner:
-    """A `Planner` for archives and streams. Each method reads both as of one moment (`_while_unchanged`), and asks for
-    what many streams have after their archives together."""
+    """A `Planner` for archives and streams. Each method reads both as of one moment (`_while_unchanged`), and sends
+    the requests for many streams together."""
 
     def __init__(self, store: ArchiveStore) -> None:
         self._store = store
@@ -87,7 +87,7 @@ class ArchivePlanner:
         position: Position,
         upto: Position | None,
     ) -> Look | None:
-        """Add what the archive has after ``position`` to ``look``, which is at the stream after its archive."""
+        """Add the archive's entries after ``position`` to ``look``, which covers the stream after its archive."""
         index, end = archive.index, archive.end
         if look is None:
             state = archived_state(self._store.manifest(stream))
@@ -215,12 +215,12 @@ class ArchivePlanner:
 
 
 def _later(one: Position, other: Position) -> Position:
-    """Return the position further on; the first if both have the same id."""
+    """Return the later position; ``one`` if both have the same id."""
     return max(one, other, key=lambda position: position.id)
 
 
 def _archived_cut(archive: _Archive, span: ReadSpan, parts: int) -> list[tuple[IDRange, int]]:
-    """Return the ranges of what the archive has of ``span``: a share of ``parts``."""
+    """Split the archive's part of ``span`` into ranges; their number is its share of ``parts``."""
     index = archive.index
     to = min(span.end.id, archive.end.id)
     archived = index.count(span.start.id, to)

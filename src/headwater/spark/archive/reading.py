@@ -51,7 +51,7 @@ DECODED_ENTRIES: Final = 5000
 def read_range(
     options: SourceOptions, shape: RowShape, part: EntryRange
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the entries of ``part`` as record batches of ``shape``, from where they are now.
+    """Yield the entries of ``part`` as record batches of ``shape``, from the archive and the stream.
 
     Raises `DataLoss` if there are fewer entries than were counted, or if a file of the archive is missing
     or damaged, and `DecodeError` depending on ``mode``.
@@ -116,7 +116,7 @@ class _Seam:
                 yield page
 
     def warn(self) -> None:
-        """Log how many entries did not fit the schema."""
+        """Log the number of entries that did not fit the schema."""
         builder, kept = self._builder, self._archive.bad_rows
         builder.log_unknown()
         if builder.bad_rows or kept:
@@ -169,7 +169,7 @@ class ArchivedRows:
                 _log.warning("%s %d entries are omitted.", error, stop - start)
 
     def _bounds(self, place: Place, ids: IDRange) -> tuple[int, int]:
-        """Return which rows of the group belong to ``ids``."""
+        """Return the range of the group's rows that belong to ``ids``: the first, and the one after the last."""
         group = place.group
         start, stop = 0, group.entries
         if group.first < ids.start or group.last > ids.end:

@@ -62,7 +62,7 @@ def rows_of(
 
 
 def open_file(directory: Path, file: ArchiveFile) -> pq.ParquetFile:
-    """Open a file of the archive in ``directory``; raises `DataLoss` if it is missing or damaged."""
+    """Open a file of the archive in ``directory``. Raises `DataLoss` if it is missing or damaged."""
     path = directory / file.name
     try:
         size = path.stat().st_size

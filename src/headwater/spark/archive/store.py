@@ -22,7 +22,7 @@ class ArchiveStore(SourceStore):
         self._manifests: dict[str, Manifest] = {}
 
     def manifest(self, stream: str) -> Manifest:
-        """Return the manifest of ``stream``, always the same object, which reads only new lines."""
+        """Return the manifest of ``stream``, always the same object, which reads its file only after a change."""
         if stream not in self._manifests:
             self._manifests[stream] = Manifest(self._archive, stream)
         return self._manifests[stream]
@@ -71,7 +71,7 @@ def set_back_behind(manifest: Manifest, state: StreamState | None) -> DataLoss:
 
 
 def archived_state(manifest: Manifest) -> StreamState | None:
-    """Return the state of a stream of which only the archive is left, as if it was fully trimmed."""
+    """Return the state of a fully trimmed stream that ends where its archive does; None if it has no archive."""
     end = manifest.end
     if not manifest.segments():
         return None

@@ -41,10 +41,10 @@ _log = logging.getLogger("headwater.spark")
 
 
 class Trimming(NamedTuple):
-    """Which entries are kept although no reader needs them, and which queries are ignored.
+    """Options of a trim: entries to keep although no reader needs them, and queries to ignore.
 
-    ``keep_ms``: entries younger than that are kept. ``forget_queries_after_ms``: a query whose line was not
-    renewed for so long is ignored; with None every query counts.
+    Entries younger than ``keep_ms`` are kept. A query whose line was not renewed for
+    ``forget_queries_after_ms`` is ignored; with None every query counts.
     """
 
     keep_ms: int = 0
@@ -92,7 +92,7 @@ for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
 end
 return redis.call('XTRIM', KEYS[1], 'MINID', '=', bound)
 """)
-"""Checks the groups and trims in one step. Returns how many entries were removed. Ids are compared and
+"""Checks the groups and trims in one step. Returns the number of removed entries. Ids are compared and
 incremented as text, because Lua's numbers have only 53 bits."""
 
 
@@ -106,11 +106,11 @@ class Trimmer:
         self._acked = True
 
     def holds(self) -> list[Hold]:
-        """Return who needs which entries, the smallest id first: it limits a trim now."""
+        """Return all holds on entries, the smallest id first: that one limits a trim."""
         return sorted([*self._own(), *self._groups(), *self._queries()])
 
     def trim(self) -> int:
-        """Remove the entries that are not needed; return how many."""
+        """Remove the entries that are not needed; return their number."""
         stream = self._manifest.stream
         if self._store.state(stream) is None:
             return 0
@@ -166,7 +166,7 @@ class Trimmer:
             yield Hold(_next(query.id), who)
 
     def _awaited(self) -> Iterator[tuple[Committed, int]]:
-        """Yield the queries that count, and for how long each was not seen, in ms."""
+        """Yield the queries that count, each with the milliseconds since it was last seen."""
         forget = self._trimming.forget_queries_after_ms
         client, stream = self._store.client, self._manifest.stream
         queries = patiently(self._store.options.url, lambda: committed(client, stream))

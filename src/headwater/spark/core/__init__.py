@@ -2,11 +2,11 @@
 
     options, option_values   the source's options, and how each value is parsed
     store                    the commands that planning sends to the server
-    replies                  normalises what redis-py returns
-    positions, ranges        positions and spans in a stream, and its state; what one task reads
-    completeness             what a stream's counters show about missing entries
+    replies                  normalises redis-py's replies
+    positions, ranges        positions and spans in a stream, and its state; the ranges of one task
+    completeness             detects missing entries by a stream's counters
     planning                 counts and splits a range without reading an entry
-    queries                  how far each query in log mode has committed
+    queries                  the id up to which each query in log mode has committed
     ddl                      parses a schema's text
     durable                  files that survive a power loss
 

@@ -1,4 +1,4 @@
-"""Says in one sentence why Spark failed. Its own texts have a line for each layer, and the cause is the last one."""
+"""Says in one sentence why Spark failed. Spark's own text has a line for each layer, and the cause is the last."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _JAVA: Final = re.compile(r"(?:[a-z]\w*\.)+([A-Z][\w$]*)")
 def root_cause(error: BaseException | None) -> str:
     """Return one sentence: the cause of an error of Spark, or the first line of another error with its type.
 
-    An error of Java's is followed by what Spark was doing, in parentheses.
+    A Java error is followed by Spark's operation, in parentheses.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     if not isinstance(error, (PySparkException, Py4JError)):
         return f"{type(error).__name__}: {_first_line(str(error))}"
-    # The text of an error of PySpark leaves out the JVM's causes.
+    # The text of a PySpark error omits the JVM's causes.
     lines = [f"{error}\n{getattr(error, '_stackTrace', None) or ''}"]
     while (error := getattr(error, "_cause", None)) is not None:
         lines.append(
@@ -37,10 +37,10 @@ def root_cause(error: BaseException | None) -> str:
 
 
 def cause_in(text: str) -> str:
-    """Return the cause that is named in Spark's text about an error.
+    """Return the cause named in Spark's text about an error.
 
-    This is the first Python error, as those after it were raised while it was handled; otherwise the last cause of
-    the JVM that says anything.
+    This is the first Python error, because the errors after it were raised while it was handled. Without one, it is
+    the JVM's last cause that has a message.
 
     >>> cause_in('''An error occurred while calling o44.parquet.
     ... : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t. SQLSTATE: 58030
@@ -67,7 +67,7 @@ def _first_line(text: str) -> str:
 
 
 def _short(said: str) -> str:
-    """Return a Java error with the name of its class alone, and one of Spark's without it."""
+    """Return a Java error with its class's name but not the package, and a Spark error with neither."""
     while (found := re.fullmatch(rf"{_JAVA.pattern}: (.+)", said)) is not None:
         kind, rest = found[1], found[2]
         if re.match(rf"{_JAVA.pattern}: ", rest) is None and not kind.startswith("Spark"):
@@ -81,7 +81,7 @@ def _without_class(said: str) -> str:
 
 
 def _raised(text: str) -> str | None:
-    """Return the first Python error in Spark's text for a failed task; None if there is none."""
+    """Return the first Python error in Spark's text for a failed task; None if it has none."""
     _before, found, rest = text.partition(_TRACEBACK)
     if not found:
         return None

@@ -15,7 +15,7 @@ reported at the last look (`LastSeen`). The number of added entries, the last id
 and the first entry never decrease.
 
 Loss is an error; with ``failOnDataLoss=false`` it is a warning with the number of entries. An uncertain case
-is an error too; with ``ignoreDeletes=true`` (or ``failOnDataLoss=false``) it is such a warning.
+is an error too; with ``ignoreDeletes=true`` (or ``failOnDataLoss=false``) it is a warning too.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ def was_set_back(position: Position, state: StreamState | None) -> bool:
 
 
 class LastSeen:
-    """Remembers what each stream reported at the last look of this run."""
+    """Remembers the state that each stream reported at the last look of this run."""
 
     def __init__(self) -> None:
         self._states: dict[str, StreamState] = {}
 
     def forget(self, stream: str) -> StreamState | None:
-        """Return what the stream reported last, and forget it."""
+        """Return the state that the stream reported last, and forget it; None if there was no look."""
         return self._states.pop(stream, None)
 
     def compare(self, stream: str, state: StreamState | None) -> str | None:
-        """Return why ``state`` cannot follow the last one of this stream; None if it can.
+        """Return the reason why ``state`` cannot follow the stream's last one; None if it can.
 
         Stores ``state`` for the next call.
         """
@@ -99,9 +99,9 @@ def set_back(stream: str, position: Position, state: StreamState | None) -> Find
 def judge(
     stream: str, position: Position, state: StreamState, live: int, *, changed: str | None = None
 ) -> Finding | None:
-    """Return what is missing after ``position``, where ``live`` entries are left; None if nothing is.
+    """Return the finding if entries are missing after ``position``, where ``live`` are left; else None.
 
-    ``changed`` is what `LastSeen` returned for the stream.
+    ``changed`` is the result of `LastSeen.compare` for the stream.
     """
     expected = state.entries_added - position.added
     if expected < live or changed is not None:
@@ -137,7 +137,7 @@ def judge_range(
     found: int,
     state: StreamState | None,
 ) -> Finding | None:
-    """Return what is missing in a range (``start`` excluded) that was counted before it was read."""
+    """Return the finding if entries of a range (``start`` excluded) were removed between its count and its read."""
     if expected == found:
         return None
     if state is None or state.last_id < end or found > expected:

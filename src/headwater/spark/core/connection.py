@@ -1,8 +1,8 @@
-"""Connections to the store, and how long a lost one is waited for.
+"""Connects to the store, and waits a limited time when the connection is lost.
 
 Rule 1. A command that failed because of a lost connection is repeated for up to `PATIENCE_SECONDS`. After that it
-        raises `Disconnected`, with the url but without its password. Everything that is called `patiently` must be
-        such that it may run twice.
+        raises `Disconnected`, with the url but without its password. Everything that `patiently` calls must be safe
+        to run twice.
 Rule 2. All connections use RESP2: every server sends the same replies, and no push messages arrive between the
         pages that an executor reads.
 Rule 3. A cluster's client follows moved slots by itself. `connect_to_owner` connects to one node of it, and follows
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long a server may be unreachable while a batch is planned or read: a restart, not an outage."""
+"""Maximum time for which a server may be unreachable while a batch is planned or read: a restart, not an outage."""
 
 CLUSTER_PATIENCE_SECONDS: Final = 30.0
-"""The same for a cluster. A failover begins after its node timeout, by default 15 seconds."""
+"""Maximum time for which a cluster may be unreachable. A failover begins after its node timeout, by default 15 s."""
 
 _FIRST_PAUSE: Final = 0.1
 _TIMEOUT_SECONDS: Final = 60.0
-"""For one reply: a page of large entries over a slow connection, or a wait for another Lua call."""
+"""Maximum time for one reply: a page of large entries over a slow connection, or a wait for another Lua call."""
 
 _CHANGING: Final = ("CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
 """Errors of a cluster that will soon be able to reply."""
@@ -130,7 +130,7 @@ def _node_of_cluster(url: str) -> str:
 
 
 def refuse_node(url: str, client: redis.Redis) -> None:
-    """Raise `HeadwaterError` if ``url`` names one node of a cluster, whose search finds a part of the streams."""
+    """Raise `HeadwaterError` if ``url`` names one node of a cluster, where a search finds only part of the streams."""
     import redis
 
     if is_cluster(url):

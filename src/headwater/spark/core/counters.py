@@ -42,7 +42,7 @@ end
 """Ends when XINFO has copied 4 MB of entries into Lua: some milliseconds during which the server does nothing else."""
 
 SCRIPT: Final = Script(_COLLECT + "return found\n")
-"""Returns what XCOUNTERS returns, for the first keys only (`_COLLECT`)."""
+"""Returns the reply of XCOUNTERS, but for the first keys only (`_COLLECT`)."""
 
 DIGEST: Final = Script(
     _COLLECT
@@ -52,7 +52,7 @@ for i = 1, #found do lines[i] = found[i] and table.concat(found[i], ' ') or '-' 
 return {#found, redis.sha1hex(table.concat(lines, ','))}
 """
 )
-"""Returns for how many keys `SCRIPT` would return counters, and a digest of them."""
+"""Returns the number of keys for which `SCRIPT` would return counters, and a digest of these counters."""
 
 
 class CounterReader:
@@ -64,14 +64,14 @@ class CounterReader:
         self._ask: Callable[[str], Any] | None = None
 
     def state(self, stream: str) -> StreamState | None:
-        """Return the state of a stream, None if there is no such key. Raises redis-py's errors."""
+        """Return the state of a stream; None if the key does not exist. Raises redis-py's errors."""
         import redis
 
         if self._ask is None:
             self._ask = self._by_command if self._knows_command() else self._by_script
         try:
             found = states_of(self._ask(stream))
-        except redis.ResponseError:  # not allowed; the last way says so
+        except redis.ResponseError:  # not permitted: XINFO STREAM may be
             found = None
         if found is not None:
             return found[0]
@@ -83,7 +83,7 @@ class CounterReader:
             raise
 
     def _knows_command(self) -> bool:
-        """Return whether the server has XCOUNTERS. Trying it would count as an error elsewhere."""
+        """Return whether the server has XCOUNTERS. Trying it would count as an error on other servers."""
         import redis
 
         try:

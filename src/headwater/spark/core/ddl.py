@@ -56,7 +56,7 @@ _TYPES: Final = (*_PLAIN, "decimal", "array", "map", "struct")
 
 
 def parse_schema(text: str) -> StructType:
-    """Return the columns that ``text`` declares; `ValueError` says what was expected where.
+    """Return the columns that ``text`` declares. Raises `ValueError`, which says what was expected.
 
     >>> parse_schema("id string, lines array<struct<item: string, n: int>> not null").simpleString()
     'struct<id:string,lines:array<struct<item:string,n:int>>>'
@@ -167,7 +167,7 @@ class _Parser:
         self._expect(")")
         if not (1 <= digits <= 38 and scale <= digits):
             raise ValueError(
-                f"decimal({digits}, {scale}): at most 38 digits, and no more than those after the point"
+                f"decimal({digits}, {scale}): at most 38 digits in all, and at most that many after the point"
             )
         return DecimalType(digits, scale)
 

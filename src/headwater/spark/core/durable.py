@@ -50,7 +50,7 @@ def sync_all(paths: Iterable[Path]) -> None:
 
 
 def directories(files: Iterable[Path], top: Path) -> set[Path]:
-    """Return ``top`` and every directory between it and ``files``: all that may have new names."""
+    """Return ``top`` and every directory between it and ``files``: all that may contain new names."""
     found = {parent for file in files for parent in file.parents if parent.is_relative_to(top)}
     return {top, *found}
 
@@ -68,7 +68,7 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Return the lines of a log without a partial last one; empty if there is no log."""
+    """Return the complete lines of a log; an empty list if the log does not exist."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def whole_lines(path: Path) -> list[bytes]:
 
 
 def end_of_lines(log: BinaryIO) -> int:
-    """Return where the last complete line of a log ends; only the log's end is read."""
+    """Return the offset at which the last complete line of a log ends. Reads only the log's end."""
     at = log.seek(0, os.SEEK_END)
     while at > 0:
         begin = max(0, at - _TAIL_BYTES)

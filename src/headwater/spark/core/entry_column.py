@@ -1,6 +1,6 @@
-"""The column that holds an entry's fields exactly: what the source reads there, the sink writes.
+"""The column that holds an entry's fields exactly: the sink writes the same fields that the source reads.
 
-A map of text cannot: it drops a value that is not UTF-8, and of fields with the same name it keeps one.
+A map of text is not exact: it drops values that are not UTF-8, and keeps one of several fields with the same name.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ _SHARE: Final = 4
 
 
 class IdlePauses:
-    """Delays a poll after one that found nothing: by 5 ms, and twice as long each time, up to `LONGEST_PAUSE_S`; and by
-    four times as long as it took, up to a second, so that polls take a fifth of the time at most.
+    """Delays a poll after one that found nothing: by 5 ms, and twice as long each time, up to `LONGEST_PAUSE_S`. The
+    delay is at least four times as long as that poll took, up to a second, so polls take at most a fifth of the time.
 
     >>> now, slept = 0.0, []
     >>> pauses = IdlePauses(clock=lambda: now, sleep=slept.append)
@@ -48,14 +48,14 @@ class IdlePauses:
         self._began = self._polled = 0.0
 
     def wait(self) -> None:
-        """Wait before a poll, if the one before found nothing and was just now."""
+        """Wait before a poll, if the previous one was just now and found nothing."""
         rest = self._polled + self._pause - self._clock()
         if rest > 0:
             self._sleep(rest)
         self._began = self._clock()
 
     def polled(self, *, found: bool) -> None:
-        """Note the end of a poll, and whether it found anything."""
+        """Record the end of a poll, and whether it found anything."""
         self._polled = self._clock()
         if found:
             self._pause = 0.0
@@ -67,7 +67,7 @@ class IdlePauses:
 
 # --- counters, asked for ten times a second only to compare them ----------------------------------
 #
-# After 100 ms the processor's caches no longer hold what a poll uses, so packing the names and parsing the counters of a
+# After 100 ms the processor's caches no longer hold a poll's data, so packing the names and parsing the counters of a
 # thousand streams is slow. Requests are therefore packed once. A server that runs scripts returns a digest, except on a
 # cluster, where a script has the keys of one slot.
 
@@ -83,8 +83,8 @@ class IdleCounters:
         self._divided = False
 
     def now(self, store: SourceStore, streams: list[str]) -> list[Any] | None:
-        """Return something that differs from the result before if the streams or their counters do; None if the
-        server refused."""
+        """Return a value that differs from the previous one if the streams or their counters do; None if the server
+        refused."""
         try:
             if store.clustered:
                 parts = batched(streams, COUNTED_TOGETHER)
@@ -131,7 +131,7 @@ class _Request:
         self._packed: list[bytes] | None = None
 
     def ask(self) -> tuple[Any, int]:
-        """Return what the server answers, and for how many of the streams."""
+        """Return the server's reply, and the number of streams that it covers."""
         reply = self._store.patiently(self._send)
         return (reply, len(self.streams)) if self._store.splits else (reply, int(reply[0]))
 

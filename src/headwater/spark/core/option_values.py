@@ -23,10 +23,10 @@ from headwater.spark.core import timestamp_formats
 from headwater.spark.core.patterns import StreamPattern
 
 Start = Literal["earliest", "latest"] | StreamID
-"""Where reading begins: at the first entry, after the last one, or at an id (included)."""
+"""Beginning of a read: the first entry, after the last one, or an id (included)."""
 
 End = Literal["latest"] | StreamID
-"""Where a batch ends: at the last entry, or at an id (included)."""
+"""End of a batch: the last entry, or an id (included)."""
 
 Reader = Callable[[str, str], Any]
 
@@ -48,10 +48,10 @@ _OF_TABLES: Final = {
 
 
 def recognised(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return ``given`` with its names spelled as in ``known``; Spark ignores their case. What Spark adds when a
-    table is created (``CREATE TABLE … USING headwater``) is left out.
+    """Return ``given`` with its names spelled as in ``known``; Spark ignores their case. Properties that Spark
+    adds when a table is created (``CREATE TABLE … USING headwater``) are left out.
 
-    Raises `DeclarationError`, with the nearest known name, for an unknown one: a misspelt option must not
+    Raises `DeclarationError`, with the nearest known name, for an unknown name: a misspelt option must not
     be ignored silently.
     """
     spelling = {name.lower(): name for name in known}
@@ -124,7 +124,7 @@ def streams(name: str, text: str | None) -> tuple[tuple[str, ...], StreamPattern
 def of_each(
     name: str, text: str, read: Reader, streams: tuple[str, ...]
 ) -> tuple[Any, dict[str, Any]]:
-    """Parse one value for all streams, or a JSON object of one each: ``(None, {stream: value})``."""
+    """Parse one value for all streams, ``(value, {})``, or a JSON object with one each, ``(None, {stream: value})``."""
     if not text.lstrip().startswith("{"):
         return read(name, text), {}
     each = _json(text)
@@ -243,7 +243,7 @@ def names(option: str, text: str) -> tuple[str, ...]:
 
 
 def time_formats(option: str, text: str) -> tuple[tuple[str, str], ...]:
-    """Parse the format of all timestamps, whose name is empty, or a JSON object of one for each column.
+    """Parse one format for all timestamps, whose name is empty, or a JSON object with a format for each column.
 
     >>> time_formats("timestampFormat", "ms"), time_formats("timestampFormat", '{"at": "s", "order.at": "ns"}')
     ((('', 'ms'),), (('at', 's'), ('order.at', 'ns')))

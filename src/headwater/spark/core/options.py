@@ -24,7 +24,7 @@ Mode = Literal["permissive", "failfast", "dropmalformed"]
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """How a query reads as a member of the consumer group ``name``."""
+    """Options of a query that reads as a member of the consumer group ``name``."""
 
     name: str
     consumer: str = "spark"
@@ -35,7 +35,7 @@ class GroupOptions:
 
 @dataclass(frozen=True, repr=False)
 class SourceOptions:
-    """What one source reads and how; the fields are the options of `OPTIONS`.
+    """The parsed options of one source; the fields are the options of `OPTIONS`.
 
     Either ``streams`` names the streams, or ``pattern`` matches them. ``starting`` and
     ``ending`` are one place for all streams, or a mapping with a place for each named stream. With
@@ -77,7 +77,7 @@ class SourceOptions:
 
     @property
     def dead_letter_stream(self) -> str | None:
-        """The stream for dead letters that the options name."""
+        """The stream for dead letters; None if the options do not name one."""
         return None if self.group is None else self.group.dead_letter_stream
 
     def includes(self, stream: str) -> bool:
@@ -87,13 +87,13 @@ class SourceOptions:
         return self.pattern.matches(stream)
 
     def start_of(self, stream: str) -> Start:
-        """Return where reading of ``stream`` begins."""
+        """Return the place at which reading of ``stream`` begins."""
         if isinstance(self.starting, Mapping):
             return self.starting.get(stream, "earliest")
         return self.starting
 
     def end_of(self, stream: str) -> End:
-        """Return where a batch's reading of ``stream`` ends."""
+        """Return the place at which a batch's reading of ``stream`` ends."""
         if isinstance(self.ending, Mapping):
             return self.ending.get(stream, "latest")
         return self.ending
@@ -133,7 +133,7 @@ PLACES: Final[dict[str, tuple[str, Reader]]] = {
     "endingId": ("ending", values.end),
     "endingTimestamp": ("ending", values.ending_time),
 }
-"""The options that say where a read begins and ends."""
+"""The options for the beginning and the end of a read."""
 
 OPTIONS: Final = ("url", "stream", "streamsPattern", *PLACES, *_READERS, *_GROUP_READERS)
 """Every option, spelled as in messages; Spark ignores their case."""
@@ -143,7 +143,7 @@ QUERY: Final = ":hw:query"
 ``stream`` does not accept it."""
 
 REMOVED: Final = ":hw:removed"
-"""The name under which they store up to where streams were read whose key is gone (log_mode/removed.py)."""
+"""The name under which offsets store the positions of streams whose key is gone (log_mode/removed.py)."""
 
 _NOT_OF_GROUPS: Final = (
     "endingId",

@@ -11,12 +11,12 @@ from headwater.errors import DeclarationError
 
 _LONGEST: Final = 10_000
 _LITERAL: Final = re.compile(r"[\w:-]*", re.ASCII)
-"""What a regular expression may begin with that stands for itself."""
+"""Characters that stand for themselves, at the beginning of a regular expression."""
 
 
 @dataclass(frozen=True)
 class StreamPattern:
-    """A pattern, as text. ``regular``: a regular expression that must match the whole name, not a glob."""
+    """A pattern, as text: a glob, or if ``regular`` a regular expression that must match the whole name."""
 
     text: str
     regular: bool = False
@@ -49,7 +49,7 @@ class StreamPattern:
         assert start is not None, "it matches the empty text"
         literal = start.group()
         if self.text[len(literal) : len(literal) + 1] in tuple("*?+{"):
-            literal = literal[:-1]  # what is repeated may be absent
+            literal = literal[:-1]  # a repeated character may be absent
         return literal + "*"
 
 

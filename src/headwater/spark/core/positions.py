@@ -1,7 +1,7 @@
 """Positions in a stream, and the span between two of them.
 
-A position has an id and a count: how many entries had ever been added to the stream up to that id. The
-difference of two counts is the number of entries between the positions, so a reader detects missing ones.
+A position has an id and a count: the number of entries that had ever been added to the stream up to that id.
+The difference of two counts is the number of entries between the positions, so a reader detects missing ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BEGINNING = Position(MIN_ID, 0)
 
 
 class ReadSpan(NamedTuple):
-    """What one batch reads of one stream: after ``start``, up to ``end``.
+    """The part of one stream that a batch reads: after ``start``, up to ``end``.
 
     ``end.added - start.added`` is the number of entries to be read.
     """
@@ -53,7 +53,7 @@ def after(id_: StreamID) -> StreamID:
 
 
 class StreamState(NamedTuple):
-    """What XINFO STREAM reports about a stream. ``first_id`` is the first entry's id, 0-0 if empty."""
+    """A stream's state, as XINFO STREAM reports it. ``first_id`` is the first entry's id, 0-0 if empty."""
 
     length: int
     last_id: StreamID
@@ -63,5 +63,5 @@ class StreamState(NamedTuple):
 
     @property
     def removed(self) -> int:
-        """How many entries were ever removed from the stream, in any way."""
+        """Number of entries that were ever removed from the stream, in any way."""
         return self.entries_added - self.length

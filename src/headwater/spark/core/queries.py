@@ -1,4 +1,4 @@
-"""Stores which queries read a stream, and how far each has committed: the hash ``{stream}:hw:queries``.
+"""Stores the queries that read a stream, and the position of each: the hash ``{stream}:hw:queries``.
 
 In log mode no group shows which entries are still needed. So each query stores here, for each of its
 streams, the id up to which it has read and committed. An archive does not trim beyond that id.
@@ -40,9 +40,9 @@ RENEW_MS: Final = 60_000
 
 
 class Committed(NamedTuple):
-    """What one query stored about one stream: read and committed up to ``id``, as of ``at_ms``.
+    """One query's line about one stream: read and committed up to ``id``, as of ``at_ms``.
 
-    ``app`` is where it ran, as ``host:pid``. Times are the query's clock, in Unix milliseconds.
+    ``app`` is the process in which it ran, as ``host:pid``. Times are the query's clock, in Unix milliseconds.
     """
 
     query: str
@@ -60,7 +60,7 @@ class _Line(msgspec.Struct):
 
 
 def committed(client: redis.Redis, stream: str) -> list[Committed]:
-    """Return what each query has committed of ``stream``, the one furthest behind first.
+    """Return the line of each query of ``stream``, the one furthest behind first.
 
     Raises `HeadwaterError` for a line in another format.
     """
@@ -79,7 +79,7 @@ def committed(client: redis.Redis, stream: str) -> list[Committed]:
 
 
 def forget(client: redis.Redis, stream: str, *queries: str) -> int:
-    """Delete the lines of ``queries``, which will not run again; return how many existed."""
+    """Delete the lines of ``queries``, which will not run again; return the number that existed."""
     return client.hdel(queries_key(stream), *queries) if queries else 0
 
 
@@ -95,7 +95,7 @@ class Register:
         self._refused = False
 
     def record(self, ends: Mapping[str, StreamID], *, now_ms: int | None = None) -> None:
-        """Write how far each stream is committed, if that changed or its line is a minute old."""
+        """Write the id up to which each stream is committed, if it changed or its line is a minute old."""
         now = int(time.time() * 1000) if now_ms is None else now_ms
         due = [
             stream

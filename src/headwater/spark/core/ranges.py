@@ -1,4 +1,4 @@
-"""What one task reads."""
+"""The ranges of entries that one task reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headwater.common.model import IDRange
 
 @dataclass(frozen=True)
 class EntryRange:
-    """The entries of ``stream`` in ``ids``; if there are not exactly ``count``, reading reports it."""
+    """The entries of ``stream`` in ``ids``. Reading reports if there are not exactly ``count`` of them."""
 
     stream: str
     ids: IDRange

@@ -1,4 +1,4 @@
-"""Normalises redis-py's replies, some of which are dicts and some lists."""
+"""Normalises redis-py's replies: some are dicts, some are lists."""
 
 from __future__ import annotations
 

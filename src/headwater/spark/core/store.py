@@ -35,21 +35,21 @@ ScriptCall = tuple[Sequence[str], Sequence[str | int]]
 """The keys and the arguments of a Lua script."""
 
 _MOST_LEFT_OUT: Final = 1000
-"""Keys that are not read and named in the log."""
+"""Maximum number of keys that the log names as not read."""
 
 _SEARCH_SECONDS: Final = 1.0
 _SEARCH_SHARE: Final = 20
-"""How often a running query looks for new streams that its pattern matches."""
+"""Time between two searches of a query for new streams: at least a second, and this many times as long as one takes."""
 
 _MOST_SEARCHES: Final = 5
-"""How often a cluster is searched until a search finds nothing new."""
+"""Maximum number of searches of a cluster until one finds nothing new."""
 
 COUNTED_TOGETHER: Final = 500
 """Streams whose counters are asked for at once: some milliseconds on Redis and Valkey."""
 
 _SEARCH_CALLS: Final = 20
 _SEARCH_KEYS: Final = 1000
-"""How many keys are searched for a name that resembles a misspelt one: some 20 ms."""
+"""Calls and keys per call of the search for a name that resembles a misspelt one: some 20 ms."""
 
 
 class SourceStore:
@@ -59,10 +59,10 @@ class SourceStore:
         self.options = options
         self.client = connect(options.url)
         self.clustered = is_cluster(options.url)
-        """Whether the streams are on several nodes."""
+        """True if the streams are on several nodes."""
         self._splits: bool | None = None
         self._is_single = False
-        """Whether the url is known to name a server that is not a node of a cluster."""
+        """True if the url is known to name a server that is not a node of a cluster."""
         self._left_out: set[bytes] = set()
         self._found: list[str] = []
         self._search_again = 0.0
@@ -98,7 +98,7 @@ class SourceStore:
         return self.patiently(send)
 
     def run_all(self, script: Script, calls: Sequence[ScriptCall]) -> list[Any]:
-        """Return the replies of a Lua script that may run twice to ``calls``, which are sent together."""
+        """Return a Lua script's replies to ``calls``, which are sent together. The script may run twice."""
         if self.clustered:
             return self.run_operations(lambda: [script.call(*call) for call in calls])
         return self.patiently(lambda: self._evaluated(script, calls))
@@ -124,7 +124,7 @@ class SourceStore:
         return replies
 
     def run_operations(self, operations: Callable[[], list[Operation[Any]]]) -> list[Any]:
-        """Return the results of operations that may run twice; what they send next goes in one request."""
+        """Return the results of operations that may run twice. Their next commands are sent in one request."""
 
         def ask() -> list[Any]:
             return run_together(self.client, operations())
@@ -140,7 +140,7 @@ class SourceStore:
 
     @property
     def splits(self) -> bool:
-        """Whether the server has XSPLIT and XCOUNTERS, that is, whether it is Headwater."""
+        """True if the server has XSPLIT and XCOUNTERS, that is, if it is Headwater."""
         if self._splits is None and self.clustered:
             self._splits = False  # Headwater has no cluster mode
         if self._splits is None:
@@ -193,8 +193,8 @@ class SourceStore:
         return found
 
     def recent_streams(self) -> list[str]:
-        """Return `streams`, as of at most a second ago, or longer where the search would take a twentieth of the
-        time."""
+        """Return `streams`. They are searched again after a second, or after 20 times the duration of the last search
+        if that is longer."""
         began = time.monotonic()
         if began >= self._search_again:
             self._found = self.streams()
@@ -203,7 +203,7 @@ class SourceStore:
         return self._found
 
     def _leave_out(self, key: bytes) -> None:
-        """Say once that a stream is not read."""
+        """Log once that a stream is not read."""
         if key not in self._left_out and len(self._left_out) < _MOST_LEFT_OUT:
             self._left_out.add(key)
             _log.warning(
@@ -214,7 +214,7 @@ class SourceStore:
             )
 
     def state(self, stream: str) -> StreamState | None:
-        """Return what the server reports about ``stream``; None if there is no such key."""
+        """Return the state of ``stream``, as the server reports it; None if the key does not exist."""
         (reply,) = self.ask_together(("XINFO STREAM", stream))
         return self.read_state(stream, reply)
 
@@ -226,7 +226,7 @@ class SourceStore:
         return found
 
     def missing(self, streams: Sequence[str]) -> list[str]:
-        """Return those of ``streams`` of which the server that owns them says that no such key exists."""
+        """Return those of ``streams`` whose key does not exist on the server that owns it."""
         replies = self.ask_all(("EXISTS", stream) for stream in streams)
         refused = next((one for one in replies if isinstance(one, Exception)), None)
         if refused is not None:
@@ -280,7 +280,7 @@ class SourceStore:
         return counted
 
     def read_state(self, stream: str, reply: Any) -> StreamState | None:
-        """Parse a reply of XINFO STREAM; raises for a key that is not a stream."""
+        """Parse a reply of XINFO STREAM. Raises `DeclarationError` for a key that is not a stream."""
         if isinstance(reply, Exception):
             text = str(reply)
             if "no such key" in text:
@@ -301,7 +301,7 @@ class SourceStore:
         return state
 
     def unknown(self, stream: str) -> DeclarationError:
-        """Return the error for a named stream that does not exist, with the nearest that does."""
+        """Return the error for a named stream that does not exist, with the nearest existing name."""
         near = get_close_matches(stream, self._some_streams(), n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return DeclarationError(

@@ -1,4 +1,4 @@
-"""How much of a batch one task reads.
+"""Divides a batch into tasks.
 
 Work is divided by entries, not by streams: a task reads a part of a large stream, or many small streams.
 Starting a task takes longer than reading some thousand entries.
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from headwater.spark.core.options import SourceOptions
 
 _ENTRIES_WORTH_A_TASK: Final = 10_000
-"""With fewer entries, starting a task (some 10 ms) takes longer than reading them."""
+"""Entries that are worth a task: starting one (some 10 ms) takes longer than reading fewer."""
 
 
 class Counted(Protocol):
@@ -29,8 +29,8 @@ C = TypeVar("C", bound=Counted)
 
 
 class Division(NamedTuple):
-    """How a batch of ``total`` entries is divided: into about ``tasks`` tasks, at least that many if ``exact``, of about
-    ``entries`` entries each."""
+    """The division of a batch of ``total`` entries into about ``tasks`` tasks (if ``exact``, at least that many), each
+    of about ``entries`` entries."""
 
     total: int
     tasks: int
@@ -58,7 +58,7 @@ class Division(NamedTuple):
         return cls(total, tasks, entries, exact=least_tasks is not None)
 
     def parts(self, entries: int) -> int:
-        """Return into how many parts a range of so many entries is cut, none larger than `entries`.
+        """Return the number of parts into which a range of ``entries`` is cut, so that none exceeds `Division.entries`.
 
         >>> division = Division.of(300, SourceOptions("redis://localhost", min_partitions=200))
         >>> division.parts(300), division.parts(3)

@@ -1,7 +1,7 @@
 """The formats of timestamps that are not written in ISO 8601: units since 1970, or patterns of letters.
 
-Letters mean what they mean in Spark: ``yyyy-MM-dd HH:mm:ss.SSS xxx``. A pattern without a zone is in UTC, and what it
-leaves out is the smallest value: the first month and day, midnight.
+Letters have the same meaning as in Spark: ``yyyy-MM-dd HH:mm:ss.SSS xxx``. A pattern without a zone is in UTC, and a
+part that it omits has the smallest value: the first month and day, midnight.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.errors import DeclarationError
 
 ISO: Final = "iso"
 UNITS: Final = {"s": 6, "ms": 3, "us": 0, "ns": -3}
-"""Units, with the power of ten that makes them microseconds."""
+"""Units, with the power of ten that converts them to microseconds."""
 
 _MONTHS: Final = (
     *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
@@ -55,7 +55,7 @@ Parse = Callable[[str], int]
 
 
 def checked(option: str, text: str) -> str:
-    """Return a format as it is; raises `DeclarationError` if it is not one."""
+    """Return ``text`` if it is a format. Raises `DeclarationError` otherwise."""
     if text != ISO and text not in UNITS:
         try:
             pattern(text)
@@ -68,7 +68,7 @@ def checked(option: str, text: str) -> str:
 
 @lru_cache(64)
 def pattern(text: str) -> Parse:
-    """Return the parser of a pattern; raises `ValueError` saying what is wrong with it.
+    """Return the parser of a pattern. Raises `ValueError`, which says what is wrong with the pattern.
 
     >>> pattern("dd/MM/yyyy HH:mm:ss.SSS xxx")("21/11/2026 10:00:00.5 +01:00") - 1_795_251_600_000_000
     500000

@@ -4,8 +4,8 @@ reading                  reads the pages of one partition as record batches
 page_source              the connection from which pages are read
 reply, cutting           parse a reply; cutting, which is compiled, splits its bytes
 page, cut_page           a page's entries, by column
-columns                  which columns a row has
-codecs                   what each codec reads from an entry
+columns                  the columns of a row
+codecs                   read the columns' texts from an entry, for each codec
 casting, numbers         convert text to typed values; numbers is compiled
 nested                   reads the columns of a message, with structs, arrays and maps
 rows                     assembles columns into record batches

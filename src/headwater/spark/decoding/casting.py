@@ -9,7 +9,7 @@ times in ISO 8601 (UTC if there is no zone). Nested values: nested.py.
 
 A value is read exactly, or it does not fit: a decimal without its last digit, a double that would be infinite and
 a year that SQL does not have are misfits. Two roundings are usual and intended: a double is the nearest
-to its text, and a time loses what follows its microseconds, as in Spark. Arrow alone does not suffice: its cast of
+to its text, and a time loses the digits after its microseconds, as in Spark. Arrow alone does not suffice: its cast of
 long text to decimal128 wraps around (pyarrow 26), so only text that certainly fits is given to it.
 """
 
@@ -44,7 +44,7 @@ from headwater.spark.decoding import numbers
 from headwater.spark.decoding.page import INSTANT, parsed
 
 Cast = Callable[[pa.Array], pa.Array]
-"""Casts a column of binary; raises `ValueError` (of which `pa.ArrowInvalid` is one) for a bad value."""
+"""Casts a column of binary. Raises `ValueError`, such as `pa.ArrowInvalid`, for a bad value."""
 
 _TIME: Final = (
     r"^\d{4}-\d\d-\d\d"
@@ -59,7 +59,7 @@ _SHORT: Final = (
     (r"^(.{10}[T ]\d\d)" + _ZONE, r"\1:00\2"),
     (r"^(.{10}[T ]\d\d:\d\d)" + _ZONE, r"\1:00\2"),
 )
-"""What completes a time without minutes or seconds, which Arrow reads only without a zone."""
+"""Replacements that complete a time without minutes or seconds, which Arrow reads only without a zone."""
 
 _FIRST_US: Final = -62_135_596_800_000_000
 _LAST_US: Final = 253_402_300_799_999_999
@@ -115,7 +115,7 @@ def _halving(
 def caster(type_: DataType, *, base64: bool = False, format_: str | None = None) -> Cast:
     """Return a function that casts text to a Spark type. ``base64``: binary values are in base64.
 
-    ``format_`` is that of a timestamp (timestamp_formats.py).
+    ``format_`` is the format of a timestamp (timestamp_formats.py); None is ISO 8601.
     """
     if format_ is not None and format_ != ISO:
         arrow = arrow_of(type_)
@@ -234,7 +234,7 @@ def _to_instant(values: pa.Array) -> pa.Array:
 
 
 def _by_format(values: pa.Array, format_: str) -> pa.Array:
-    """Return times that are a unit since 1970, or that have a pattern."""
+    """Parse times that are numbers of a unit since 1970, or that have a pattern."""
     text = values.cast(pa.string())
     shift = UNITS.get(format_)
     if shift is not None and pc.all(pc.match_substring_regex(text, "^[0-9]{1,18}$")).as_py():
@@ -250,7 +250,7 @@ def _by_format(values: pa.Array, format_: str) -> pa.Array:
 
 
 def _from_unit(text: str, shift: int) -> int:
-    """Return a number of units, which may have a fraction, in whole microseconds; what follows these is left out."""
+    """Return a number of units, which may have a fraction, in whole microseconds, rounded down."""
     if _DECIMAL.fullmatch(text.encode()) is None:
         raise ValueError("not a decimal number")
     number = decimal.Decimal(text)
@@ -286,7 +286,7 @@ def _times(text: pa.Array) -> pa.Array:
 
 
 def _as_arrow_reads(text: pa.Array) -> pa.Array:
-    """Return times without what Arrow refuses: digits after microseconds, a comma, small letters, a zone's name."""
+    """Return times in a form that Arrow accepts: no digits after microseconds, comma, small letters or zone's name."""
     if not pc.all(pc.match_substring_regex(text, _TIME)).as_py():
         return text
     text = pc.replace_substring_regex(text, r"\[.*", "")

@@ -6,9 +6,9 @@
     msgpack     likewise, in MessagePack
     faststream  the attributes of the JSON document that FastStream stores in ``__data__``
 
-An attribute's text is what messages write for its value (ADR 6): text unchanged, numbers as decimal text,
-nested values as JSON; null counts as missing. So casting.py is the same for all codecs. Only binary differs:
-JSON holds it in base64.
+An attribute's text is the one that messages write for its value (ADR 6): text unchanged, numbers as decimal
+text, nested values as JSON; null counts as missing. So casting.py is the same for all codecs. Only binary
+differs: JSON holds it in base64.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Documents:
     ) -> tuple[Texts, dict[int, str]]:
         """Return the text of each column, and a reason for each entry without a valid document.
 
-        ``rest`` gets the attributes that no column has, by entry.
+        Attributes that no column has are added to ``rest``, by entry.
         """
         if self._field is None:
             return {name: page.column(name.encode()) for name in self._names}, {}
@@ -105,7 +105,7 @@ class Documents:
         return {name: pa.array(values, pa.binary()) for name, values in columns.items()}, bad
 
     def bodies(self, page: Page) -> Iterator[bytes]:
-        """Yield the documents as the entries hold them, for callers that look for their attributes."""
+        """Yield the documents as the entries hold them, for callers that read their attributes."""
         if self._field is None:
             return
         for document in page.column(self._field).to_pylist():
@@ -131,7 +131,7 @@ def _json(columns: Mapping[str, Reading], unknown: UnknownAttributes | None) -> 
             for name, raw in decoded(decode, document).items():
                 yield name, text_of_json(bytes(raw), columns[name])
             return
-        for name, raw in found:  # what `text_of_json` does, without a call for each value
+        for name, raw in found:  # as in `text_of_json`, but without a call for each value
             value = bytes(raw)
             if value[0] == QUOTE:
                 try:
@@ -160,5 +160,5 @@ def _msgpack(columns: Mapping[str, Reading]) -> Attributes:
 
 
 def _wanted(names: Iterable[str], kind: Any) -> Any:
-    """Return the type of a document of which only the attributes ``names`` are decoded."""
+    """Return the type that decodes only the attributes ``names`` of a document."""
     return cast("Any", TypedDict)("Wanted", dict.fromkeys(names, kind), total=False)

@@ -1,4 +1,4 @@
-"""Defines which columns a row has, and where each comes from.
+"""Defines the columns of a row, and the source of each.
 
 Without a schema, the columns are the entry's stream, id, timestamp, and its fields as a map. With a schema,
 there is a column of the declared type for each field of the message, and any of these:
@@ -9,11 +9,11 @@ there is a column of the declared type for each field of the message, and any of
     fields map<…>        the raw fields, values as string or binary
     entry array<struct<name binary, value binary>>   all fields as they are, for writing them again
     _rescued string      the raw fields as JSON if a value did not fit its column; else null
-    _delivery_count int  in group mode: how often the entry was delivered, including this time
+    _delivery_count int  in group mode: the number of the entry's deliveries, including this one
     _consumer string     in group mode: the consumer to which the entry was delivered
 
-These names always mean these columns, whatever fields the message has; only ``entry`` with another type is a
-field. A field named ``id`` is read from ``fields['id']``.
+These names always mean these columns, regardless of the message's fields. Only ``entry`` with another type is
+a field. A field named ``id`` is read from ``fields['id']``.
 """
 
 from __future__ import annotations
@@ -139,19 +139,19 @@ def narrowed(schema: StructType, options: SourceOptions) -> StructType:
 
 @dataclass(frozen=True)
 class Column:
-    """One column: where it comes from and which type it has."""
+    """One column: its source and its type."""
 
     name: str
     kind: Kind
     type: DataType
     nullable: bool
     formats: Mapping[str, str] = field(default_factory=dict)
-    """The formats of timestamps in it by their paths, such as ``order.at``; those without one are in ISO 8601."""
+    """The formats of its timestamps, by path, such as ``order.at``. Timestamps without one are in ISO 8601."""
 
 
 @dataclass(frozen=True)
 class RowShape:
-    """How entries become rows. Spark sends it to the executors."""
+    """The form of the rows that entries become. Spark sends it to the executors."""
 
     schema: StructType
     columns: tuple[Column, ...]
@@ -161,7 +161,7 @@ class RowShape:
 
     @property
     def keeps_unknown(self) -> bool:
-        """Whether ``_rescued`` has the attributes of documents that the schema does not have."""
+        """True if ``_rescued`` has the attributes of documents that the schema does not have."""
         return self.codec in ("json", "msgpack", "faststream") and any(
             column.kind == "rescued" for column in self.columns
         )
@@ -209,7 +209,7 @@ def _with_formats(columns: tuple[Column, ...], options: SourceOptions) -> tuple[
 
 
 def _moments(type_: DataType, path: str) -> Iterator[str]:
-    """Yield the paths of the timestamps in a type; elements and values have the path of what contains them."""
+    """Yield the paths of the timestamps in a type. Elements and values have the path of their array or map."""
     if isinstance(type_, (TimestampType, TimestampNTZType)):
         yield path
     elif isinstance(type_, ArrayType):
@@ -286,7 +286,7 @@ def _is_field_map(type_: DataType) -> bool:
 
 
 def _unsupported(type_: DataType) -> DataType | None:
-    """Return the part of a type to which no text can be cast; None if there is none."""
+    """Return the part of a type to which text cannot be cast; None if there is no such part."""
     if isinstance(type_, ArrayType):
         return _unsupported(type_.elementType)
     if isinstance(type_, MapType):

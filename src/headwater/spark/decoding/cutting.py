@@ -45,11 +45,11 @@ _STAR = 0x2A
 _DOLLAR = 0x24
 _ZERO = 0x30
 _MOST_DIGITS = 9
-"""The most digits of a length or count, so that it fits in an int32."""
+"""Maximum number of digits of a length or count, so that it fits in an int32."""
 _MOST_FIELDS = 1000
-"""The first entry is read from its start each time more of it arrives, so its fields must be few."""
+"""Maximum number of fields: the first entry is read from its start each time more of it arrives."""
 _FIRST_MARKS = 1024
-"""The number of parts after the first entry for which there is room at first."""
+"""Number of parts after the first entry for which room is allocated at first."""
 
 if not cython.compiled:  # the .pxd file has C versions
 
@@ -100,14 +100,14 @@ class ReplyCutter:
         self.buffer = bytearray()
         self.names: list[bytes] = []
         self.count = -1  # the entries that the reply announces; -1 until its header has arrived
-        self.end = 0  # where the reply ends; 0 until it is complete
+        self.end = 0  # the end of the reply; 0 until it is complete
         self._parts = 0  # the number of parts of each entry; 0 until the first entry is parsed
         self._position = (
             0  # the end of the last value found; before that, the start of the next header
         )
-        self._start = 0  # where the value last read by _bulk begins
+        self._start = 0  # the beginning of the value that _bulk last read
         self._next = 0  # the position after what _number or _bulk last read
-        self._known = 0  # how many parts of all entries are found
+        self._known = 0  # the number of parts found so far, of all entries
         self._separators = b""
         self._separator_starts: array[int] = array("q", [0])  # and the end of the last one
         self._marks: array[int] = array("I", [0])  # start and end of each part in the buffer
@@ -164,8 +164,8 @@ class ReplyCutter:
         return number if buffer[at + 1] == _LF else ODD
 
     def _bulk(self, at: int, size: int) -> int:
-        """Return where the value with the header at ``at`` ends, or MORE or ODD. Sets ``_start`` to where the value
-        begins and ``_next`` to the position after its CRLF."""
+        """Return the end of the value whose header is at ``at``, or MORE or ODD. Sets ``_start`` to the value's
+        beginning and ``_next`` to the position after its CRLF."""
         length = self._number(_DOLLAR, at, size)
         if length < 0:
             return length

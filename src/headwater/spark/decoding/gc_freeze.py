@@ -1,7 +1,7 @@
 """Excludes the modules that an executor's Python process has loaded from garbage collection.
 
 Spark's daemon calls ``gc.collect()`` after every task. With pyspark, pyarrow and redis-py loaded, each call
-visits 300,000 objects, all of which live as long as the process. That takes 60 ms, as long as a task that
+visits 300,000 objects that live as long as the process. That takes 60 ms, as long as a task that
 reads a few rows, while the next batch waits for a core.
 """
 

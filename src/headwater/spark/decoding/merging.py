@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 ENOUGH_ROWS: Final = 2000
 ENOUGH_BYTES: Final = 1024 * 1024
-"""A batch with so many rows or bytes is not merged."""
+"""A batch with at least this many rows or bytes is not merged with later ones."""
 
 
 def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,9 +1,9 @@
-"""Reads the columns of a message, of which nested ones are JSON text.
+"""Reads the columns of a message. The text of nested columns is JSON.
 
 Rule 1. A value is judged by its text, with the same reader (casting.py), at top level and at any depth: a JSON string
-        like a field with that text, a number, ``true`` and ``false`` like a field as they are written.
-Rule 2. The smallest thing that does not fit is null: an element, a value of a map, an attribute. Only if the schema
-        allows no null there, what contains it is null.
+        like a field with that text; a number, ``true`` or ``false`` like a field with the same characters.
+Rule 2. The smallest part that does not fit is null: an element, a value of a map, an attribute. If the schema does
+        not allow a null there, the value that contains the part is null.
 Rule 3. A whole number that is read as a timestamp is in seconds, as for Spark's ``from_json``.
 
 A column of structs becomes a column for each attribute, a column of arrays one of all elements, and these are read
@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 from headwater.spark.decoding.casting import arrow_of, cast_column, caster, strict_integer
 
 Misfits = dict[int, str]
-"""The places of values that do not fit, each with the path of what is null there: `` `` for the whole, ``.n``, ``[2]``."""
+"""The places of values that do not fit, each with the path of the null part: empty for the whole, ``.n``, ``[2]``."""
 
 
 class Formats(NamedTuple):
@@ -51,7 +51,7 @@ class Formats(NamedTuple):
         return self.by_path.get(self.path)
 
     def of(self, name: str) -> Formats:
-        """Return these for an attribute."""
+        """Return the formats for the attribute ``name``."""
         return Formats(f"{self.path}.{name}", self.by_path)
 
 
@@ -61,18 +61,18 @@ T = TypeVar("T")
 Reader = Callable[[pa.BinaryArray], tuple[pa.Array, Misfits]]
 Texts = Sequence[bytes | None]
 Reading = Literal["moment", "string", "other"]
-"""What a JSON value is read as, where its text depends on that."""
+"""The kind of column for which a JSON value is read, as far as the value's text depends on it."""
 
 QUOTE: Final = 0x22
 MISFIT: Final = b"\xff"
-"""Begins the text of a value that fits no column, because it is not UTF-8."""
+"""First byte of the text of a value that does not fit any column, because it is not UTF-8."""
 
 _HALF: Final = re.compile(
     rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL
 )
-"""What stands for half of a pair, in the group, or could be taken for it."""
+"""Half of a surrogate pair, in the group; or, without the group, text that could be mistaken for one."""
 MARK: Final = rb"\ufdd0\ufdd1\ufdd0"
-"""Three characters that no text has (Unicode: noncharacters)."""
+"""Escapes of three characters that text does not contain (Unicode: noncharacters)."""
 
 _SECONDS: Final = re.compile(rb"-?[0-9]{1,12}")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -109,8 +109,8 @@ def reading_of(type_: DataType, formats: Formats = NO_FORMATS) -> Reading:
 
 
 def decoded(decode: Callable[[bytes], T], document: bytes) -> T:
-    """Decode JSON. Of a string with half of a surrogate pair, which JSON permits and UTF-8 does not, `text_of_json`
-    makes a misfit; otherwise msgspec would refuse the whole document. Raises `ValueError`."""
+    """Decode JSON. A string with half of a surrogate pair, which JSON permits and UTF-8 does not, is marked, so that
+    `text_of_json` makes it a misfit: msgspec would refuse the whole document. Raises `ValueError`."""
     try:
         return decode(document)
     except ValueError:
@@ -142,7 +142,7 @@ def text_of_json(value: bytes, reading: Reading = "other") -> bytes | None:
 
 
 def text_of_seconds(value: bytes) -> bytes:
-    """Return the time that is so many seconds after 1970."""
+    """Return the time ``value`` seconds after 1970, in ISO 8601; a misfit if it is not such a number."""
     try:
         if _SECONDS.fullmatch(value):
             moment = _EPOCH + dt.timedelta(seconds=int(value))
@@ -161,7 +161,7 @@ class _Nested(ABC):
     """The reader of one nested type."""
 
     kind: Any
-    """What msgspec decodes one value to; the values inside stay JSON."""
+    """The type to which msgspec decodes one value; the values inside stay JSON."""
 
     def __init__(self, type_: DataType) -> None:
         self._type = arrow_of(type_)
@@ -193,7 +193,7 @@ class _Nested(ABC):
 
     @abstractmethod
     def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
-        """Return the decoded values as a column, and add what does not fit to ``misfits``."""
+        """Return the decoded values as a column, and add those that do not fit to ``misfits``."""
 
 
 class _Listed(_Nested):
@@ -210,7 +210,7 @@ class _Listed(_Nested):
     def _items(
         self, values: list[Any], keys: list[str] | None, misfits: Misfits
     ) -> tuple[pa.Int32Array, pa.Array, pa.BooleanArray]:
-        """Return offsets, the values inside, and which places are null. ``keys`` name the values of maps."""
+        """Return offsets, the values inside, and a mask of the null places. ``keys`` name the values of maps."""
         starts, owners, texts = [0], list[int](), list[bytes | None]()
         for place, value in enumerate(values):
             items = () if value is None else value if keys is None else value.values()
@@ -293,7 +293,7 @@ class _Structs(_Nested):
 
 
 def _strict(type_: DataType) -> Any:
-    """Return the msgspec type that decodes ``type_`` as `_Nested._by_column` does or fails; None if there is none."""
+    """Return a msgspec type that decodes ``type_`` as `_Nested._by_column` does, or fails; None if none does that."""
     if isinstance(type_, ArrayType):
         inner = _strict(type_.elementType)
         return inner and list[inner | None if type_.containsNull else inner]  # type: ignore[misc]

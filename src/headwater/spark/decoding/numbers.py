@@ -3,7 +3,7 @@
 Each function takes an Arrow binary column (``offsets``, one more than there are values, and ``data``). It
 returns the bytes of the parsed Arrow column with the number of empty texts, or None as soon as one value has
 another form. Then Arrow casts the column, as it does if this module is not compiled. For all texts that are
-parsed here, Arrow's cast has the same result. Empty texts, which nulls look like, are left to the caller.
+parsed here, Arrow's cast has the same result. A null looks like an empty text, so the caller handles these.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MINUS = 0x2D
 _POINT = 0x2E
 _COLON = 0x3A
 _SAFE_DIGITS = 18
-"""Any number with so many decimal digits fits in an int64."""
+"""Any number with this many decimal digits fits in an int64."""
 
 _MS_DIGITS = 15
 _LAST_MS = 253_402_300_799_999

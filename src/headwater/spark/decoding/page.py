@@ -1,4 +1,4 @@
-"""Entries by column, independent of where they came from; the input of all other decoding.
+"""Entries by column, independent of their origin; the input of all other decoding.
 
 A `ListPage` is made from lists, as hiredis parses a reply or a group's reader collects entries. A `CutPage`
 (cut_page.py) is cut from a regular reply's bytes. Both have Arrow columns, so casting and rows need only one

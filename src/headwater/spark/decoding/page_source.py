@@ -34,7 +34,7 @@ _NOT_YET: Final = ("LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN")
 
 
 _MOST_STORES: Final = 4
-"""The number of stores to which a process keeps connections open."""
+"""Maximum number of stores to which a process keeps connections open."""
 
 _stores: dict[str, redis.Redis] = {}
 
@@ -55,9 +55,9 @@ class PageSource:
         self._client: redis.Redis | None = None
         self._connection: Any = None
         self._node: NodeAddress | None = None
-        """The node of a cluster to which the connection is, or was last."""
+        """The node of the cluster to which the connection is open, or was last."""
         self._asked_of: NodeAddress | None = None
-        """The node that already has the stream, while its slot moves there."""
+        """The node that already has the stream, while the stream's slot moves there."""
         self._decoder = PageDecoder()
         self._asked: Request | None = None
 
@@ -146,7 +146,7 @@ class PageSource:
                 return page
 
     def _doubt(self) -> None:
-        """After a lost connection: another node of the cluster may have taken this one's place."""
+        """Report a lost connection to the cluster's client: another node may have taken this one's place."""
         client = _store(self._url)
         if self._node is not None and isinstance(client, ClusterClient):
             client.calls.doubt(self._node)

@@ -1,7 +1,7 @@
 """Reads the ranges of a task in an executor: pages of XRANGE as record batches, and a count.
 
-Rule 1. A range says how many entries it has. If fewer arrive, the others were removed after they were
-        counted, and core/completeness.py decides what that means. Rows are never missing silently.
+Rule 1. A range has a count of its entries. If fewer arrive, the others were removed after they were
+        counted, and core/completeness.py decides whether that is an error. Rows are never missing silently.
 Rule 2. Each page is requested by the last id that was read, so a lost connection costs only that page.
 Rule 3. The ranges of a task share a connection, and the next one is requested while the last page of this one is
         decoded: a task may read hundreds of small streams. On a cluster each may be at another node.
@@ -47,7 +47,7 @@ MOST_A_PAGE: Final = 5000
 """Entries in one XRANGE. Pages above 20,000 are slower because their reply exceeds the CPU caches."""
 
 PAGE_BYTES: Final = 4 * 1024 * 1024
-"""The target size of a page; pages of large entries have fewer of them."""
+"""The target size of a page; a page of large entries has fewer entries."""
 
 
 def read_ranges(
@@ -89,7 +89,7 @@ def read_ranges(
 
 
 def judge_count(store: SourceStore, part: EntryRange, found: int) -> None:
-    """Report that ``part`` had ``found`` entries instead of its count; closes ``store``.
+    """Report that ``part`` had ``found`` entries instead of its count. Closes ``store``.
 
     Raises `DataLoss`, depending on the options.
     """
@@ -113,8 +113,8 @@ def pages_of(
     source: PageSource | None = None,
     following: EntryRange | None = None,
 ) -> Generator[Page, None, None]:
-    """Yield the entries of ``part`` that the stream holds now, page by page in the order of their ids. If a ``source`` is
-    given, the caller closes it, and ``following`` is what it will be asked for next."""
+    """Yield the entries of ``part`` that the stream holds now, page by page in the order of their ids. If a ``source``
+    is given, the caller closes it, and ``following`` is the range that it will be asked for next."""
     pages = source if source is not None else PageSource(options.url)
     request: Request | None = _first_of(part)
     try:
@@ -173,7 +173,7 @@ _rows = 0
 
 
 def counted(rows: int, *, compiled: bool = FASTER) -> None:
-    """Count rows that this process decoded; warn when plain Python has decoded many."""
+    """Count rows that this process decoded; warn once when plain Python has decoded many."""
     global _rows
     if compiled or os.environ.get("HEADWATER_PURE") == "1":
         return

@@ -18,7 +18,7 @@ from headwater.spark.decoding.cutting import ODD, WHOLE, ReplyCutter
 from headwater.spark.decoding.page import ListPage, Page
 
 FASTER: Final = numbers.COMPILED
-"""Whether replies are cut."""
+"""True if replies are cut, which is faster only in compiled modules."""
 
 _FIRST_BYTES: Final = 64 * 1024
 _LEAST_ROOM: Final = 16 * 1024
@@ -78,7 +78,7 @@ class PageDecoder:
         return memoryview(self._buffer)[used:]
 
     def received(self, size: int) -> Page | None:
-        """Note that ``size`` bytes arrived in `room`; return the page if they complete it.
+        """Process ``size`` bytes that arrived in `room`; return the page if they complete it.
 
         Raises `hiredis.ReplyError` for an error reply, and `ProtocolError` for bytes that are not a list
         of entries.

@@ -26,7 +26,7 @@ from headwater.spark.decoding.unknown import UnknownAttributes
 
 
 class _Delivered(NamedTuple):
-    """What group mode knows about a page in addition to its entries."""
+    """The delivery counts of a page's entries and their consumer, which only group mode has."""
 
     deliveries: Sequence[int] | None
     consumer: str | None
@@ -108,7 +108,7 @@ class RowBuilder:
         return batch
 
     def log_unknown(self) -> None:
-        """Log the attributes that documents had and the schema has not."""
+        """Log the attributes of documents that the schema does not have."""
         if self._unknown is not None:
             self._unknown.log(self.stream)
 

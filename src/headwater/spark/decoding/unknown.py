@@ -1,7 +1,7 @@
 """Finds the attributes of documents that the schema does not have, at any depth.
 
-Most documents have none. At the top level their names say so; below it one pass of msgspec does, without a Python
-object per value. Only a document that has some is looked through.
+Most documents have none. At the top level the names show that; below it, one pass of msgspec does, without a Python
+object per value. Only a document that may have some is searched.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headwater.spark.decoding.nested import MARK, decoded
 _log = logging.getLogger("headwater.spark")
 
 _MOST_NAMES: Final = 100
-"""Names that are logged for one query, and remembered."""
+"""Maximum number of names that are logged and remembered for one query."""
 _MOST_QUERIES: Final = 100
-"""Queries whose names one process remembers."""
+"""Maximum number of queries whose names one process remembers."""
 _MOST_CHARACTERS: Final = 100
-"""Characters of a name in the log."""
+"""Maximum number of characters of a name in the log."""
 _DEEPEST: Final = 64
 
 _PLACE: Final = re.compile(r"\[\d+\]")
@@ -52,13 +52,13 @@ class UnknownAttributes:
         self._check = self._module.Decoder(_struct(columns)).decode if nested else None
         self._names_known = frozenset(columns).issuperset
         self.may_be = True
-        """Whether the last document may have such attributes."""
+        """True if the last document may have such attributes."""
         self._object = self._module.Decoder(dict[str, msgspec.Raw]).decode
         self._list = self._module.Decoder(list[msgspec.Raw]).decode
         self._names: dict[str, None] = {}
 
     def of(self, document: bytes) -> bytes | None:
-        """Return, as a JSON object, the values of these attributes by their paths; None if there are none.
+        """Return, as a JSON object, the values of these attributes by their paths; None if it has none.
 
         Empty if JSON cannot hold one of them (half of a surrogate pair, an extension of MessagePack): the raw entry has
         to be kept.
@@ -78,8 +78,8 @@ class UnknownAttributes:
         return b"" if MARK in text else text
 
     def known(self, document: bytes) -> Iterable[tuple[str, msgspec.Raw]]:
-        """Return the other attributes of a document, and note whether `of` may find any; raises `ValueError` if the
-        document is not valid."""
+        """Return the other attributes of a document, and set `may_be`. Raises `ValueError` if the document is not
+        valid."""
         self.may_be = True
         found: dict[str, msgspec.Raw] = self._object(document)
         if self._names_known(found):
@@ -151,7 +151,7 @@ class UnknownAttributes:
 
 
 def _struct(columns: Mapping[str, DataType]) -> Any:
-    """Return the msgspec type of objects that have no attributes but ``columns``."""
+    """Return the msgspec type of objects that have only the attributes ``columns``."""
     fields = {f"f{at}": (name, _kind(type_)) for at, (name, type_) in enumerate(columns.items())}
     return msgspec.defstruct(
         "Known",

@@ -39,26 +39,26 @@ MOST_RUNS: Final = 10_000
 """The maximum number of runs; replies of large entries make many short runs."""
 
 MOST_ENTRIES: Final = 1_000_000
-"""The driver holds and renews their ids: 100 MB."""
+"""The maximum number of entries of a batch. The driver holds and renews their ids: 100 MB."""
 
 FEW_STREAMS: Final = 10
 GLANCED_TOGETHER: Final = 100
 GLANCED_ENTRIES: Final = 2
-"""A query of more than a few streams first asks for so many entries of so many streams at once, as many as a
-`FIRST_PAGE`: their sizes are not known yet."""
+"""A query of more than `FEW_STREAMS` streams first asks for `GLANCED_ENTRIES` of each, of `GLANCED_TOGETHER` streams
+at once. These are as many entries as a `FIRST_PAGE`, because their sizes are not known yet."""
 
 FIRST_PAGE: Final = 200
 MOST_A_PAGE: Final = 2_000
 PAGE_BYTES: Final = 8 * 1024 * 1024
-"""The target size of one reply; pages of large entries have fewer of them."""
+"""The target size of one reply; a page of large entries has fewer entries."""
 
 BURIED_AGAIN_MS: Final = 60_000
-"""When to retry a dead letter whose stream did not accept it."""
+"""Time until a dead letter is retried whose stream did not accept it."""
 
 
 @dataclass
 class AvailableNow:
-    """An available-now run: up to where it reads each stream, and what it has done so far."""
+    """An available-now run: the id up to which it reads each stream, and its progress."""
 
     upto: Mapping[str, StreamID]
     claimed: set[str] = field(default_factory=set)
@@ -69,7 +69,7 @@ class AvailableNow:
 
 @dataclass
 class Limits:
-    """How much a batch may contain."""
+    """Limits of a batch: the number of its entries, and of their bytes unless None. ``run`` is an available-now run."""
 
     entries: int
     bytes: int | None = None
@@ -78,7 +78,7 @@ class Limits:
 
 @dataclass
 class _Fetched:
-    """What was fetched from one stream."""
+    """The entries fetched from one stream: all with their delivery counts, and as runs and single entries."""
 
     counts: dict[bytes, int] = field(default_factory=dict)
     runs: list[EntryRun] = field(default_factory=list)
@@ -87,7 +87,7 @@ class _Fetched:
     seen_entries: int = 0
 
     def page(self, most_bytes: int) -> int:
-        """Return how many entries to request so that the reply has at most ``most_bytes``."""
+        """Return the number of entries to request, so that the reply has at most about ``most_bytes``."""
         if not self.seen_entries:
             return FIRST_PAGE
         mean = max(1, self.weight // self.seen_entries)
@@ -105,7 +105,7 @@ class BatchFetch:
         self._taken: dict[str, _Fetched] = {}
 
     def portions(self, streams: Iterable[str]) -> dict[str, Portion]:
-        """Return what was fetched from each stream."""
+        """Return the portion of the batch that was fetched from each stream."""
         made = {}
         for stream in streams:
             taken = self._taken.get(stream, _Fetched())
@@ -119,7 +119,7 @@ class BatchFetch:
     # --- own entries ------------------------------------------------------------------------------
 
     def own(self, stream: str) -> bool:
-        """Fetch this consumer's own pending entries; return whether those are all."""
+        """Fetch this consumer's own pending entries; return whether all of them were fetched."""
         start = b"-"
         while room := self._room(stream):
             found, gone = self._membership.do(
@@ -225,7 +225,7 @@ class BatchFetch:
         )
 
     def _polled(self, stream: str, found: list[Delivered], count: int) -> bool:
-        """Take one page; return whether there may be more."""
+        """Add one page to the batch; return whether there may be more."""
         now_only, claims = self._limits.run, self._claims(stream)
         new = [one for one in found if not one.claimed]
         self._take(stream, found, new)
@@ -240,7 +240,7 @@ class BatchFetch:
         return not self._finished(stream)
 
     def _finished(self, stream: str) -> bool:
-        """Return whether an available-now run has read all it reads of ``stream``."""
+        """Return whether an available-now run has finished ``stream``."""
         now_only = self._limits.run
         return now_only is not None and stream in now_only.claimed & now_only.reached
 
@@ -294,7 +294,7 @@ class BatchFetch:
         return self._limits.entries - sum(len(taken.counts) for taken in self._taken.values())
 
     def _room(self, stream: str) -> int:
-        """Return how many entries of ``stream`` may be requested now."""
+        """Return the number of entries of ``stream`` that may be requested now."""
         taken = self._taken.values()
         most_bytes = PAGE_BYTES
         if self._limits.bytes is not None:

@@ -72,7 +72,7 @@ class LeaseRenewer:
             self._held.pop(stream, None)
 
     def held(self, stream: str) -> int:
-        """Return how many entries of ``stream`` are renewed."""
+        """Return the number of entries of ``stream`` that are renewed."""
         with self._lock:
             return len(self._held[stream][1]) if stream in self._held else 0
 
@@ -89,7 +89,7 @@ class LeaseRenewer:
             try:
                 self._renew(client, member, ids)
             except GroupVanished:
-                # The next fetch recreates it from what is not settled by then.
+                # The next fetch recreates it from the entries that are not settled by then.
                 _log.debug("group %s of %s is gone", member.group, member.stream)
             except Refused as error:
                 _log.warning("leases on %s could not be renewed: %s", member.stream, error)

@@ -1,6 +1,6 @@
 """The query as a member of the group of each of its streams, with the same code as workers.
 
-Rule. A group that vanished is recreated as workers do it, by `groups.session`: after the last seen entry,
+Rule. `groups.session` recreates a group that vanished, as it does for workers: after the last seen entry,
       with the entries that are not settled.
 """
 
@@ -50,22 +50,22 @@ def nothing() -> Sequence[tuple[bytes, int]]:
 _log = logging.getLogger("headwater.spark")
 
 CLAIM_AFTER_MS: Final = 30_000
-"""Used if neither the option nor the group defines it; workers have the same default."""
+"""Idle time for claims if neither the option nor the group defines one; workers have the same default."""
 
 CHUNK: Final = 1_000
-"""Settlements in one step: a few milliseconds of Lua on the server."""
+"""Maximum number of settlements in one step: a few milliseconds of Lua on the server."""
 
 _NEEDED: Final = (
     "+@stream +@hash +@sortedset +@string +@scripting +@transaction +@keyspace -@dangerous "
     "+time +info +command"
 )
-"""What ACL rules must allow; Headwater needs neither +@scripting nor +time."""
+"""Permissions that ACL rules must grant; on Headwater, neither +@scripting nor +time is needed."""
 
 _TOGETHER: Final = 500
 """Streams whose lag is asked for in one request."""
 
 _SCAN_SECONDS: Final = 1.0
-"""How often a pattern is looked up; an idle query is polled a hundred times a second."""
+"""Time between two searches for a pattern's streams; an idle query is polled ten times a second."""
 
 
 class Membership:
@@ -114,8 +114,8 @@ class Membership:
     def join(self, stream: str, *, seen: StreamID | None, begin: bool) -> None:
         """Create the group if it is missing, and agree on settings with its members.
 
-        A new group begins after ``seen``. If that is None, it begins where the options say (``begin``), or
-        at the first entry (a stream that a pattern found later). An existing group keeps its position.
+        A new group begins after ``seen``. If that is None, it begins at the options' start (``begin``), or at
+        the first entry (a stream that a pattern found later). An existing group keeps its position.
         """
         member = self.member(stream)
         self._unsettled[stream] = nothing
@@ -170,7 +170,7 @@ class Membership:
         return MemberReader(member, gone=gone)
 
     def claim_after_ms(self, stream: str) -> int:
-        """Return ``minIdleTime``, or else what the group of ``stream`` has agreed on."""
+        """Return ``minIdleTime``, or else the idle time on which the group of ``stream`` has agreed."""
         if self._claim_after_ms is not None:
             return self._claim_after_ms
         key = group_settings_key(stream, self.group)
@@ -188,7 +188,7 @@ class Membership:
     def do(self, stream: str, make: Callable[[Member], Operation[T]], *, unsettled: Counted) -> T:
         """Run an operation; if the group has vanished, recreate it and run the operation again.
 
-        ``unsettled`` returns what this query has fetched of ``stream`` and not settled, with counts.
+        ``unsettled`` returns the entries of ``stream`` that this query has fetched and not settled, with counts.
         """
         if not self.joined(stream):
             return run(self.client, make(self.member(stream)))
@@ -210,7 +210,7 @@ class Membership:
         )
 
     def note_seen(self, stream: str, id_: StreamID) -> None:
-        """Note that ``id_`` was delivered as a new entry."""
+        """Record that ``id_`` was delivered as a new entry."""
         self._sessions[stream].seen = str(max(id_, self.seen(stream) or MIN_ID)).encode()
 
     def seen(self, stream: str) -> StreamID | None:
@@ -239,7 +239,7 @@ class Membership:
         return [one for one, mine in zip(ids, flags, strict=True) if mine]
 
     def lags(self, streams: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return how far the group of each stream is behind; ``lag`` is None if the server does not know it."""
+        """Return the position and lag of each stream's group; ``lag`` is None if the server does not know it."""
         found: dict[str, dict[str, Any]] = {}
         for names in batched(streams, _TOGETHER):
             replies = self._store.ask_all((b"XINFO", "GROUPS", stream) for stream in names)
@@ -259,7 +259,7 @@ class Membership:
         return {}
 
     def settle(self, stream: str, ids: Sequence[bytes]) -> int:
-        """Acknowledge those of ``ids`` that this query owns; return how many."""
+        """Acknowledge those of ``ids`` that this query owns; return their number."""
         done = 0
         session = self._sessions.get(stream)
         for first in range(0, len(ids), CHUNK):

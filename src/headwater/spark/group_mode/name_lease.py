@@ -33,14 +33,14 @@ return redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3))
 """)
 
 LONGEST_LEASE_MS: Final = 10_000
-"""The longest wait of a query that starts after another was killed together with its machine."""
+"""The longest wait of a query that starts after its predecessor was killed together with the machine."""
 
 SHORTEST_LEASE_MS: Final = 1_000
 _GRACE_SECONDS: Final = 0.2
 
 
 def lease_ms(claim_after_ms: int) -> int:
-    """Return how long the name is leased without renewal."""
+    """Return the length of a lease of the name, in milliseconds."""
     return max(SHORTEST_LEASE_MS, min(LONGEST_LEASE_MS, claim_after_ms))
 
 
@@ -58,7 +58,7 @@ class NameLease:
 
     @property
     def seconds(self) -> float:
-        """The length of the lease."""
+        """The length of the lease in seconds."""
         return self._lease_ms / 1000
 
     def take(self, client: redis.Redis, key: str) -> None:
@@ -111,7 +111,7 @@ class NameLease:
     def _renewed(self, client: redis.Redis, key: str) -> bool:
         if self._if_mine(client, key, "PEXPIRE", key, self._lease_ms):
             return True
-        # It expired while the store was unreachable or this process was paused, and nobody took it.
+        # It expired while the store was unreachable or this process was paused, and no other query took it.
         return self._set(client, key)
 
     def _if_mine(self, client: redis.Redis, key: str, *command: str | int) -> bool:

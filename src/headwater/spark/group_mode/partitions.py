@@ -32,7 +32,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class ListedTask(InputPartition):
-    """What one task reads, one after the other."""
+    """The parts that one task reads, one after the other."""
 
     parts: tuple[Listed, ...]
 

@@ -32,7 +32,7 @@ _log = logging.getLogger("headwater.spark")
 _FIRST_PAGE: Final = 500
 _MOST_A_PAGE: Final = 5_000
 _MOST_COMMANDS: Final = 500
-"""Commands in one pipeline; all of them are sent before the first reply is read."""
+"""Maximum number of commands in one pipeline; all of them are sent before the first reply is read."""
 
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 
@@ -118,7 +118,7 @@ def _pages(
 
 
 def _chunks(part: Listed, allowance: Callable[[], int]) -> Iterator[list[_Wanted]]:
-    """Yield what each pipeline reads. A run is never split: it came in one reply of bounded size."""
+    """Yield the reads of each pipeline. A run is never split: it came in one reply of bounded size."""
     wanted = [_Wanted(id_, id_, 1, count) for id_, count in part.singles]
     wanted += [_Wanted(run.first, run.last, run.count, 1) for run in part.runs]
     chunk: list[_Wanted] = []

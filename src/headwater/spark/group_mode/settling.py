@@ -25,14 +25,14 @@ from headwater.spark.group_mode.membership import Membership, naming_store
 from headwater.spark.group_mode.offsets import GroupBatch, batch_of
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""An offset file names at most some 20,000 entries and runs per source."""
+"""Maximum size of an offset file, which names at most some 20,000 entries and runs per source."""
 
 
 def settle_committed(options: SourceOptions, checkpoint: Path, *, source: int = 0) -> int:
     """Settle the last committed batch of the query at ``checkpoint``.
 
-    Returns how many entries this consumer still owned. ``source`` is the index of the source among those
-    of the query. Raises `HeadwaterError` naming the file if the checkpoint cannot be read, and
+    Returns the number of entries that this consumer still owned. ``source`` is the index of the source in
+    the query. Raises `HeadwaterError` naming the file if the checkpoint cannot be read, and
     `Disconnected` if the store cannot be reached.
     """
     committed = _last(checkpoint / "commits")

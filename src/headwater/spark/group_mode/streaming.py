@@ -8,8 +8,8 @@ group's members share.
 Rule 1. The entries that an offset names are settled when Spark passes that offset as ``start`` of the next
         batch, because the batch is committed then. Nothing is settled before; `commit` and `stop` settle
         nothing. So a crash at any point causes redelivery and never loss.
-Rule 2. A batch is what its end offset names. A replay reads the same entries, including those that a worker
-        claimed in the meantime. The sink is exactly-once by batch id, the group at-least-once.
+Rule 2. A batch consists of the entries that its end offset names. A replay reads the same ones, including those
+        that a worker claimed in the meantime. The sink is exactly-once by batch id, the group at-least-once.
 Rule 3. Fetched entries are renewed (lease_renewer.py) until they are settled.
 """
 
@@ -50,7 +50,7 @@ settles them one by one, so there must be a limit."""
 
 
 class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Is a member of the group in the driver; in executors it has only its options and its shape."""
+    """A reader that is a member of the group in the driver. In executors it has only its options and its shape."""
 
     def __init__(self, options: SourceOptions, shape: RowShape) -> None:
         self._options = options
@@ -79,7 +79,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._call(lambda driver: driver.only_now())
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Settle what ``start`` names and fetch the next batch; return ``start`` if there is none."""
+        """Settle the entries that ``start`` names and fetch the next batch; return ``start`` if nothing was fetched."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else ENTRIES_A_TRIGGER
         self._pauses.wait()
         end = self._call(lambda driver: driver.next(start, min(most, MOST_ENTRIES)))
@@ -87,7 +87,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
-        """Return how far each group is behind its stream, for Spark's progress."""
+        """Return the position and lag of each stream's group, for Spark's progress."""
         return self._call(lambda driver: driver.lag())
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:  # noqa: ARG002
@@ -142,7 +142,7 @@ class _Driver:
         self._settled: GroupBatch | None = None
         self._understood: tuple[Offset, GroupBatch] | None = None
         self._owns_more = True
-        """Whether this consumer may own pending entries that no offset names."""
+        """True if this consumer may own pending entries that no offset names."""
         self._run: AvailableNow | None = None
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class _Driver:
         if self._renewer is not None:
             self._renewer.end()
         try:
-            # Do this first: Spark ends this process a tenth of a second after it announced it.
+            # Do this first: Spark ends this process a tenth of a second after it announced the end.
             if self._name_lease is not None:
                 self._name_lease.release(self._store.client)
         except (redis.RedisError, OSError):
@@ -224,8 +224,8 @@ class _Driver:
     # --- internals --------------------------------------------------------------------------------
 
     def _read(self, offset: Offset) -> GroupBatch:
-        """Parse ``offset``, with a cache: an idle query is polled a hundred times a second with the same
-        offset, which may name thousands of entries."""
+        """Parse ``offset``, with a cache: an idle query is polled ten times a second with the same offset,
+        which may name thousands of entries."""
         if self._understood is None or self._understood[0] != offset:
             self._understood = offset, batch_of(offset, self._options)
         return self._understood[1]
@@ -263,7 +263,7 @@ class _Driver:
             self._name_lease.check(self._store.client)
 
     def _settle(self, batch: GroupBatch) -> None:
-        """Acknowledge what ``batch`` names, because it is committed."""
+        """Acknowledge the entries that ``batch`` names, because it is committed."""
         known = self._ids[1] if self._ids is not None and self._ids[0] == batch else None
         for stream, portion in batch.streams.items():
             if not portion.entries:
@@ -280,7 +280,7 @@ class _Driver:
         self._settled = batch
 
     def _renew_again(self, batch: GroupBatch) -> None:
-        """Renew a batch that Spark replays from an earlier process, as far as it is still owned."""
+        """Renew the entries, as far as still owned, of a batch that Spark replays from an earlier process."""
         ids: dict[str, list[bytes]] = {}
         for stream, portion in batch.streams.items():
             ids[stream] = []

@@ -1,9 +1,9 @@
 """Log mode: a query reads each entry of its streams once, by ranges of ids, independent of other readers.
 
-    offsets              what a batch is
-    partitions           where a query begins, and into how many tasks a batch is split
-    backend              where entries come from
+    offsets              the offset, which describes a batch
+    partitions           the beginning of a query, and the tasks of a batch
+    backend              the source of the entries: the server, or an archive and the server
     batch, streaming     the readers that Spark calls
 
-Entries are counted by core/planning.py and checked for completeness by core/completeness.py.
+Entries are counted by core/planning/ and checked for completeness by core/completeness.py.
 """

@@ -1,4 +1,4 @@
-"""`Backend`, the interface to where a reader's entries come from, and `ServerBackend`, which reads the server only.
+"""`Backend`, the interface to the source of a reader's entries, and `ServerBackend`, which reads only the server.
 
 `archive.backend.ArchiveBackend` reads an archive and the server. ``source.py`` chooses it if the option
 ``archive`` is given.
@@ -29,7 +29,7 @@ class Backend(Protocol):
         """Return a new store, which the caller closes, and the planner that the driver uses with it."""
 
     def restart(self, store: SourceStore, stream: str) -> Position:
-        """Return where reading restarts in a stream that was deleted, recreated or set back."""
+        """Return the position at which reading restarts in a stream that was deleted, recreated or set back."""
 
     def read(self, parts: Sequence[EntryRange]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of ranges, one after the other, as record batches. Runs in an executor."""

@@ -1,4 +1,4 @@
-"""``spark.read.format("headwater")``: reads what the streams hold at one moment."""
+"""``spark.read.format("headwater")``: reads the entries that the streams hold at one moment."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class BatchReader(DataSourceReader):
 def batch_spans(
     options: SourceOptions, store: SourceStore, plans: Planner, window: Window = EVERYTHING
 ) -> dict[str, ReadSpan]:
-    """Return what a batch reads of each stream; streams with nothing to read are omitted.
+    """Return the span of each stream that a batch reads; streams with nothing to read are omitted.
 
     Raises `DeclarationError` for a named stream that does not exist.
     """
@@ -121,7 +121,7 @@ def _span(
     start: StreamID,
     last: StreamID,
 ) -> ReadSpan | None:
-    """Return what is read of a part of a stream, after ``start`` up to ``last``."""
+    """Return the span of a stream after ``start``, up to ``last``; None if the stream does not exist."""
     state = store.state(stream)
     if state is None:
         return None

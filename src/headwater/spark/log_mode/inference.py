@@ -5,8 +5,8 @@ Rule 1. The same streams give the same schema: the sample depends only on their 
 Rule 2. A type is chosen only if the decoder reads every sampled value unchanged as that type. Later values that do
         not fit are bad values, so with ``mode=permissive`` the columns include ``_rescued``.
 
-The sample has ``samplingEntries`` entries of each stream: what the batch would read of it is split into ten parts,
-as into partitions, and the first entries of each part are sampled.
+The sample has ``samplingEntries`` entries of each stream. The part of a stream that the batch would read is split into
+ten parts, as into partitions, and the first entries of each are sampled.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _attributes(options: SourceOptions, page: Page) -> dict[str, list[Any]]:
 
 
 def _column_names(found: Iterable[str], options: SourceOptions) -> list[str]:
-    """Return the names that can be columns, and warn of the others: empty names, and names that another column
+    """Return the names that can be columns, and warn about the others: empty names, and names that another column
     has (Spark ignores case). Metadata fields are omitted without a warning unless the options include them."""
     used = {name.lower() for name in _OWN}
     kept: list[str] = []

@@ -1,16 +1,16 @@
-"""The offset of a query: for each stream, what the batch that ends there has read.
+"""The offset of a query: for each stream, the part that the batch that ends there has read.
 
 An end offset describes its batch completely. ``from`` and ``to`` are the ids between which the batch reads
 (``from`` excluded, ``to`` included). ``added_from`` and ``added_to`` are the numbers of entries that had
-ever been added to the stream up to these ids. So a replay after a crash reads exactly what Spark's log says.
-It does not determine again where the query began, which for ``startingId=latest`` would have changed.
+ever been added to the stream up to these ids. So a replay after a crash reads exactly the batch in Spark's
+log. It does not determine the query's beginning again, which for ``startingId=latest`` would have changed.
 
 The offset before the first batch has no ``from``. It differs from every later one, so Spark logs the first
 batch even if it is empty, and "latest" is determined once for all runs.
 
 In addition to the streams, an offset holds the query's own id (`QUERY`), because Spark does not pass an id
-to a reader. The first offset gets a random id, and each offset copies it from the previous one. And it holds up
-to where removed streams were read (`REMOVED`), as ``[to, added_to]``, if there are any.
+to a reader. The first offset gets a random id, and each offset copies it from the previous one. An offset also
+holds the positions up to which removed streams were read, if there are any (`REMOVED`), as ``[to, added_to]``.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def streams_of(offset: Offset) -> list[str]:
 
 
 def positions_of(offset: Offset) -> dict[str, Position]:
-    """Return up to where the offset has read each stream."""
+    """Return the position up to which each stream has been read."""
     return {stream: _position(offset, stream, "to", "added_to") for stream in streams_of(offset)}
 
 
 def removed_of(offset: Offset) -> dict[str, Position]:
-    """Return up to where the offset's removed streams had been read, the one removed last at the end."""
+    """Return the positions up to which removed streams had been read; the stream removed last is at the end."""
     try:
         return {
             stream: Position(StreamID.parse(to), int(added))
@@ -95,7 +95,7 @@ def removed_of(offset: Offset) -> dict[str, Position]:
 
 
 def spans_of(offset: Offset) -> dict[str, ReadSpan]:
-    """Return what the batch that ends at ``offset`` reads; empty before the first batch."""
+    """Return the span of each stream in the batch that ends at ``offset``; empty before the first batch."""
     return {
         stream: ReadSpan(
             _position(offset, stream, "from", "added_from"),

@@ -1,4 +1,4 @@
-"""Determines where a query begins, and what each task of a batch reads."""
+"""Determines the positions at which a query begins, and the ranges that each task of a batch reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headwater.spark.core.tasks import Division
 def starting_positions(
     options: SourceOptions, store: SourceStore, plans: Planner, streams: Sequence[str]
 ) -> dict[str, Position]:
-    """Return where the options begin to read each stream, with the number of entries added up to there.
+    """Return the position at which the options begin to read each stream.
 
     Raises `DeclarationError` for a named stream that does not exist.
     """
@@ -54,7 +54,7 @@ def _before(start: StreamID | str) -> StreamID:
 
 
 def division_of(spans: Mapping[str, ReadSpan], options: SourceOptions) -> Division:
-    """Return how a batch is divided into tasks."""
+    """Return the division of a batch into tasks."""
     return Division.of(sum(span.entries for span in spans.values()), options)
 
 

@@ -50,7 +50,7 @@ class Bounds(NamedTuple):
 
 NOTHING: Final = Bounds(MAX_ID, MIN_ID)
 _LAST_TIMED: Final = StreamID(MAX_TIMESTAMP_MS, MAX_U64)
-"""For later ids the column is null, and so is every comparison with it."""
+"""The last id with a timestamp. For later ids the column is null, and so is every comparison with it."""
 
 
 class PushdownReader(BatchReader):
@@ -89,7 +89,7 @@ class PushdownReader(BatchReader):
 
 
 def id_bounds(one: Filter) -> tuple[Bounds, bool]:
-    """Return bounds on the rows that a filter on ``id`` keeps, and whether it keeps all of them."""
+    """Return bounds on the rows that a filter on ``id`` keeps, and whether it keeps all rows within them."""
     if isinstance(one, IsNotNull):
         return Bounds(), True
     values = _equal_to_one_of(one)
@@ -100,7 +100,7 @@ def id_bounds(one: Filter) -> tuple[Bounds, bool]:
 
 
 def timestamp_bounds(one: Filter) -> tuple[Bounds, bool]:
-    """Do the same for a filter on ``timestamp``.
+    """Return the same as `id_bounds`, for a filter on ``timestamp``.
 
     A timestamp has microseconds and an id has milliseconds, so a timestamp between two milliseconds is
     above one and below the next.

@@ -1,8 +1,8 @@
-"""Streams under a pattern whose key is gone: what their removal means, and what a query remembers of them.
+"""Streams under a pattern whose key is gone: finds lost entries, and remembers the positions of a query.
 
 A named stream must exist. Streams under a pattern come and go: one that was read to its end and then deleted has
-lost nothing. The query drops it from its offset, and remembers up to where it had read it. A stream of that name
-that comes back (RENAME, a resharding) continues there. One that was created again is read from its beginning.
+lost nothing. The query drops it from its offset, and remembers the position up to which it was read. If the stream
+comes back (RENAME, a resharding), reading continues there. One that was created again is read from its beginning.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from headwater.spark.core.planning.planning import Look
 from headwater.spark.core.positions import BEGINNING, Position, StreamState
 
 MOST: Final = 1000
-"""How many removed streams a query remembers, some 60 bytes each in every offset: those removed last."""
+"""Maximum number of removed streams that a query remembers: the last ones, some 60 bytes each in every offset."""
 
 
 def finding_of(stream: str, at: Position, then: StreamState | None) -> Finding | None:
-    """Return what was lost when the key of ``stream``, read up to ``at``, was removed; None if nothing was.
+    """Return the finding if entries were lost when the key of ``stream``, read up to ``at``, was removed; else None.
 
-    ``then`` is what the stream reported when this run looked at it last. Entries that were added after that look,
-    and removed with the key, cannot be known.
+    ``then`` is the state that the stream reported at this run's last look; None if there was none. Entries that were
+    added after that look, and removed with the key, cannot be known.
     """
     if then is None:
         if at == BEGINNING:

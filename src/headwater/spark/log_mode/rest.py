@@ -12,11 +12,11 @@ from typing import Any, Final
 from headwater.spark.log_mode.offsets import Offset
 
 LONGEST_S: Final = 30.0
-"""A full poll also tells the server that the query is alive (core/queries.py, rule 4)."""
+"""Maximum time without a full poll, which also tells the server that the query is alive (core/queries.py, rule 4)."""
 
 
 class Rest:
-    """What a poll that found nothing has seen.
+    """The offset and the counters of a poll that found nothing, with which later polls are compared.
 
     >>> now, rest = 0.0, Rest(clock=lambda: now)
     >>> rest.lasts({"to": 1}, ["counters"])
@@ -33,15 +33,15 @@ class Rest:
         self._until = 0.0
 
     def begin(self, start: Offset, seen: list[Any] | None) -> None:
-        """Note that there is nothing after ``start``; ``seen`` was read before that was found."""
+        """Record that there is nothing after ``start``. ``seen`` are the counters that were read before that poll."""
         self._start, self._seen, self._until = start, seen, self._clock() + LONGEST_S
 
     def end(self) -> None:
-        """Note that there is something."""
+        """Record that the last poll found something."""
         self._start = self._seen = None
 
     def lasts(self, start: Offset, seen: list[Any] | None) -> bool:
-        """Return whether there is still nothing after ``start``, now that ``seen`` was read."""
+        """Return whether there is still nothing after ``start``; ``seen`` are the counters read now."""
         return (
             seen is not None
             and seen == self._seen

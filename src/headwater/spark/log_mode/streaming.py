@@ -86,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rest = Rest()
         self._idle_counters = IdleCounters()
         self._idle = False
-        """Whether the last poll found nothing."""
+        """True if the last poll found nothing."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_backend": self._backend}
@@ -97,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called by Spark in the driver ------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return where the query begins; later calls return the same offset."""
+        """Return the offset at which the query begins; later calls return the same one."""
         if self._initial is None:
             store, plans = self._open()
             positions = starting_positions(self._options, store, plans, store.streams())
@@ -131,7 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._pauses.wait()
         store, plans = self._open()
-        # Only an idle query asks twice: what it asks here makes its next polls cheap.
+        # Only an idle query asks for counters first: they make its next polls cheap.
         seen = self._idle_counters.now(store, store.recent_streams()) if self._idle else None
         rests = self._rest.lasts(start, seen)
         end = start if rests else self._next(store, plans, start, limit)
@@ -237,7 +237,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._checked = True
 
     def _register_committed(self, store: SourceStore, query: str, start: Offset) -> None:
-        """Store at the server what ``start`` says: Spark has committed the batch that ends there."""
+        """Store the positions of ``start`` at the server: Spark has committed the batch that ends there."""
         if self._register is None:
             self._register = Register(store, query)
         positions = positions_of(start).items()
@@ -253,10 +253,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         streams: list[str],
         removed: Mapping[str, Position],
     ) -> dict[str, Position]:
-        """Return where reading begins in streams that the checkpoint does not contain.
+        """Return the positions at which reading begins in streams that the checkpoint does not contain.
 
         A stream that a pattern matches is new, and read from its beginning, or has come back. A named stream
-        was added to the list, and begins where the options say.
+        was added to the list, and begins at the options' start.
         """
         if self._options.pattern is not None:
             return {stream: removed.get(stream, BEGINNING) for stream in streams}
@@ -305,7 +305,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Position]:
         """Return those of ``unseen`` under the pattern whose key is gone, with their positions.
 
-        Reports what was lost with them (log_mode/removed.py).
+        Reports entries that were lost with them (log_mode/removed.py).
         """
         if self._options.pattern is None:
             return {}
@@ -327,7 +327,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         upto: Position | None,
         look: Look | None,
     ) -> tuple[Position, Look | None]:
-        """Return the look at the stream from ``at``, or from where reading must restart if it was set back."""
+        """Return the look at the stream from ``at``, or from the position of a restart if the stream was set back."""
         state = look.state if look else None
         if state is None and self._options.pattern is not None:
             return at, None  # it came back since it was looked at: the next poll reads it
@@ -358,7 +358,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plans: Planner,
         looks: dict[str, tuple[Position, Look | None]],
     ) -> None:
-        """Reduce ``looks`` to what one batch may hold."""
+        """Reduce ``looks`` to the limits of one batch."""
         if isinstance(limit, ReadAllAvailable):
             return
         wanted = {stream: look.taken for stream, (_at, look) in looks.items() if look}
@@ -429,7 +429,7 @@ def allowances(
     size: int | None,
     weigh: Callable[[Sequence[str]], Mapping[str, int]],
 ) -> dict[str, int]:
-    """Return how many entries of each stream a batch may take; earlier streams have priority.
+    """Return the number of entries of each stream that a batch may take; earlier streams have priority.
 
     ``entries`` and ``size`` (bytes) limit the whole batch. ``weigh`` returns the sizes of the streams' entries,
     and is called only if it is needed.
@@ -452,7 +452,7 @@ def allowances(
 def shares(wanted: Mapping[str, int], limit: int) -> dict[str, int]:
     """Divide ``limit`` evenly among streams; what one stream does not need goes to the others.
 
-    No stream waits for another, however long the other's backlog is. If there is less than one for each
+    No stream waits for another, even if the other's backlog is long. If there is less than one for each
     stream, the first ones get it.
 
     >>> shares({"a": 100, "b": 2, "c": 100}, 10)

@@ -46,10 +46,10 @@ _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}.*")
 _NANOSECONDS: Final = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 _MOST_TEXT: Final = 39
-"""Longer whole numbers fit no type of numbers."""
+"""Maximum number of characters; longer whole numbers do not fit any numeric type."""
 
 _MOST_NESTED: Final = 32
-"""Deeper documents stay text: a type of that depth is not useful in queries."""
+"""Maximum depth; deeper documents stay text, because a type of that depth is not useful in queries."""
 
 
 class Differs(Exception):

@@ -5,10 +5,10 @@ from headwater.spark import pipeline
 declared = pipeline.load("orders.toml")
 made = pipeline.run(declared)
 
-    declaration     the contents of a file, and how it is read
-    sinks           where tables are stored, one module per kind
+    declaration     reads a file; the contents of a declaration
+    sinks           store tables, one module per kind
     table_log       reads a table as a stream of its commits
-    checkpoints     how far a query has come, read without Spark
+    checkpoints     a query's positions, read without Spark
     table_sinks     sinks, quarantines and locks of the tables
     expectations    conditions on rows
     views           names and SQL as Spark's frames

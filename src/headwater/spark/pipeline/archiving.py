@@ -24,7 +24,7 @@ Report = Callable[[str], None]
 def archived_options(archive: Archive | None, source: Source) -> dict[str, str]:
     """Return the options to read ``source``, with the archive if it covers the source.
 
-    A source with a group is read without the archive: members take what the group has not settled.
+    A source with a group is read without the archive: members read the entries that the group has not settled.
     """
     covered = archive is not None and any(one.name == source.name for one in archive.sources)
     if not covered or "group" in source.options or "archive" in source.options:
@@ -36,10 +36,10 @@ def archived_options(archive: Archive | None, source: Source) -> dict[str, str]:
 def run_archive(
     spark: SparkSession | None, archive: Archive, report: Report = print
 ) -> list[Archived]:
-    """Archive what the sources hold now, then trim what is not needed; return a result per stream.
+    """Archive the current entries of the sources, then trim those not needed; return a result per stream.
 
-    Spark's executors read and write, or this process without a session. ``report`` gets a line for each
-    stream. Raises `DataLoss` for entries removed before they were archived.
+    Spark's executors read and write; without a session, this process does. ``report`` is called with a line
+    for each stream. Raises `DataLoss` for entries removed before they were archived.
     """
     from headwater.spark.archive.archiver import Archiver
     from headwater.spark.archive.trimming import Trimming
@@ -57,7 +57,7 @@ def run_archive(
 
 
 def archive_status(archive: Archive) -> list[ArchiveState]:
-    """Return the state of each stream's archive: its end, its size, and what limits trimming.
+    """Return the state of each stream's archive: its end, its size, and the holds that limit trimming.
 
     Reads manifests and the servers; writes nothing.
     """

@@ -4,7 +4,7 @@
     ───────[from ········ to]───┼──────────────▶
                                 └ beginning.json, in its checkpoint
 
-Rule 1. A backfill ends at the latest where the table begins, and does not overlap another backfill, so no
+Rule 1. A backfill ends at the table's beginning at the latest, and does not overlap another backfill, so no
         entry is in the table twice.
 Rule 2. Its batch has its own series, named by its range. Repeating a complete backfill changes nothing;
         repeating an interrupted one completes it.
@@ -52,7 +52,7 @@ _STATEFUL: Final = {
     "Window": "compares rows (OVER)",
     "GlobalLimit": "takes some rows (LIMIT)",
 }
-"""The nodes of Spark's plan that need more than one entry to make a row."""
+"""The nodes of Spark's plan that need more than one entry to make a row, with an explanation of each."""
 
 _OF_STREAMING: Final = (
     "startingid",
@@ -68,7 +68,7 @@ Range = tuple[StreamID, StreamID]
 
 
 class Filled(NamedTuple):
-    """What a backfill did to one table."""
+    """Result of a backfill of one table."""
 
     table: str
     """The name of the table."""
@@ -76,7 +76,7 @@ class Filled(NamedTuple):
     """The first and last id, by source and stream."""
     outcome: WriteOutcome
     seconds: float
-    """How many seconds it took."""
+    """The duration in seconds."""
 
 
 def backfill(
@@ -90,7 +90,7 @@ def backfill(
     """Read entries between ``start`` and ``end`` through ``table``'s SQL into its sink.
 
     ``start`` and ``end`` are ids or times, as for ``startingId`` and ``endingTimestamp``. Without ``end``
-    it reads up to where the table begins. ``Filled.outcome.rows`` is `THERE_ALREADY` if the table already
+    it reads up to the table's beginning. ``Filled.outcome.rows`` is `THERE_ALREADY` if the table already
     has the range. Raises `PipelineError` if the table cannot be backfilled, or has read a part of the
     range.
     """
@@ -166,7 +166,7 @@ def _sources(pipeline: Pipeline, table: Table) -> dict[str, dict[str, str]]:
 def _ranges(
     checkpoint: Checkpoint, sources: Mapping[str, dict[str, str]], start: str, end: str | None
 ) -> dict[str, dict[str, Range]]:
-    """Return what to read of each stream of each source, without entries that the table has."""
+    """Return the range to read of each stream of each source, without entries that the table has."""
     beginning = checkpoint.beginning()
     if checkpoint.query() is None or beginning is None:
         raise PipelineError(

@@ -2,11 +2,11 @@
 
     checkpoint/
       metadata              Spark's: the query's id
-      offsets/7             Spark's: up to where batch 7 reads, a line for each source
+      offsets/7             Spark's: the end of batch 7, a line for each source
       commits/7             Spark's: batch 7 is in the sink
       headwater/
         sources.json        the names of the sources, and of the tables that are read, in the order of those lines
-        beginning.json      up to where each stream had been read before batch 0
+        beginning.json      the position of each stream before batch 0
         backfills/          one file per backfill
         lock                locked by the process that writes the table
 
@@ -31,7 +31,7 @@ from headwater.spark.log_mode.offsets import streams_of
 _OWN: Final = "headwater"
 
 Offset = dict[str, Any]
-"""Up to where one source has been read: the offset of log_mode/offsets.py, of group_mode's, or of
+"""The position up to which one source has been read: an offset of log_mode/offsets.py, group_mode/offsets.py or
 table_log/source.py."""
 
 
@@ -75,11 +75,11 @@ class Checkpoint:
         return None if found is None else str(found["id"])
 
     def last_batch(self) -> int | None:
-        """Return the newest committed batch."""
+        """Return the number of the newest committed batch; None before the first."""
         return max(self._numbers("commits"), default=None)
 
     def offsets(self, batch: int) -> list[Offset | None]:
-        """Return where ``batch`` ends for each source; empty if Spark has already deleted it."""
+        """Return the offset at which ``batch`` ends for each source; empty if Spark has already deleted it."""
         try:
             lines = (self.path / "offsets" / str(batch)).read_text("utf-8").splitlines()
         except FileNotFoundError:
@@ -88,12 +88,12 @@ class Checkpoint:
         return [None if line.strip() == "-" else json.loads(line) for line in lines[2:]]
 
     def newest_offsets(self) -> list[Offset | None]:
-        """Return where the newest batch ends for each source, committed or not; empty before the first."""
+        """Return each source's offset at the end of the newest batch, committed or not; empty before the first one."""
         newest = max(self._numbers("offsets"), default=None)
         return [] if newest is None else self.offsets(newest)
 
     def committed(self) -> dict[str, Offset]:
-        """Return up to where each source, by name, has been read and written."""
+        """Return the offset up to which each source, by name, has been read and written."""
         batch = self.last_batch()
         return {} if batch is None else self.by_source(batch)
 
@@ -134,9 +134,9 @@ class Checkpoint:
             self._write("sources.json", list(names))
 
     def beginning(self) -> dict[str, Offset] | None:
-        """Return up to where each stream of each source had been read before the first batch.
+        """Return the first batch's offset of each source, with the positions of its streams before that batch.
 
-        None if nothing was read yet, or if Spark had deleted it before it was stored.
+        None if nothing was read yet, or if Spark had deleted the offsets before they were stored.
         """
         found = _json(self.own / "beginning.json")
         return found if isinstance(found, dict) else None

@@ -35,8 +35,8 @@ def replay(
 ) -> dict[str, int]:
     """Deliver the entries of dead letters to their groups again, and remove the records.
 
-    Replays all current records, or those with ``ids``, of all sources or of one. Returns how many were
-    replayed from each dead-letter stream. Records that are added during the replay are not included.
+    Replays all current records, or those with ``ids``, of all sources or of one. Returns the number of
+    replayed records by dead-letter stream. Records that are added during the replay are not included.
     Raises `PipelineError` for an unknown source or id, and for records that could not be replayed (see
     `headwater.groups.settling.replay`).
     """
@@ -70,7 +70,7 @@ def replay(
 
 
 def dead_letter_counts(pipeline: Pipeline, sources: Iterable[Source]) -> dict[str, int]:
-    """Return how many records each dead-letter stream of these sources holds."""
+    """Return the number of records in each dead-letter stream of these sources."""
     found: dict[str, int] = {}
     for source in sources:
         if source.waits:

@@ -32,7 +32,7 @@ def explained(pipeline: Pipeline, key: str, do: Callable[[], T]) -> T:
 
 @contextmanager
 def explaining(pipeline: Pipeline, doing: str) -> Iterator[None]:
-    """Raise an error of Spark's from a step that names no key as one sentence, with the file and what is ``doing``."""
+    """Raise a Spark error inside the block, a step without a key, as one sentence with the file and ``doing``."""
     try:
         yield
     except _foreign() as error:
@@ -40,7 +40,7 @@ def explaining(pipeline: Pipeline, doing: str) -> Iterator[None]:
 
 
 def _foreign() -> tuple[type[Exception], ...]:
-    """Return the errors of Spark, of the system and of what writes files. Others are mistakes in Headwater."""
+    """Return the errors of Spark, the system and libraries that write files. Others are mistakes in Headwater."""
     import pyarrow as pa
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException

@@ -1,4 +1,4 @@
-"""Checks what rows of a table should fulfil, batch by batch: counts violations and acts on them.
+"""Checks the expectations on a table's rows, batch by batch: counts violations and acts on them.
 
 Rule 1. A predicate that is NULL does not hold. A value that did not fit its column is null, so ``price > 0``
         does not hold for a price that could not be read.
@@ -30,7 +30,7 @@ class WriteOutcome(NamedTuple):
     """The result of writing a batch.
 
     ``rows`` is the number of rows added to the table, or `THERE_ALREADY`. ``violations`` counts rows by
-    expectation, without those that have none.
+    expectation, and omits expectations that no row violates.
     """
 
     rows: int
@@ -40,14 +40,14 @@ class WriteOutcome(NamedTuple):
 
 
 def holds(expectation: Expectation) -> Column:
-    """Return a column that says whether a row fulfils the expectation; never null."""
+    """Return a column that is true if a row fulfils the expectation, and otherwise false, never null."""
     from pyspark.sql import functions as f
 
     return f.coalesce(f.expr(expectation.predicate).cast("boolean"), f.lit(False))
 
 
 def passed(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """Return the rows that the table keeps, which is what other tables read.
+    """Return the rows that the table keeps, which are the rows that other tables read.
 
     A row that makes the table's own query fail makes theirs fail too.
     """

@@ -1,4 +1,4 @@
-"""How far a source has been read, and what is left: the number of entries, and the age of the oldest.
+"""The unread part of a source or a table: the number of entries, and the age of the oldest.
 
 Rule. Only counters, ids and one entry are read: a group's lag and pending entries (XINFO GROUPS, XPENDING),
 and the first entry after a query's position.
@@ -29,9 +29,9 @@ class Lag:
     """The lag of one stream of one source, or of a table that another follows.
 
     ``stream`` and ``length`` are None for a table, whose rows are its entries. Otherwise ``length`` is the number
-    of entries in the stream. ``entries`` are unread, including those that a group
-    has delivered but not settled; None if the server does not know. ``seconds`` is the age of the oldest of
-    them by its id; None if there is none.
+    of entries in the stream. ``entries`` is the number of unread ones, including those that a group has delivered
+    but not settled; None if the server does not know. ``seconds`` is the age of the oldest unread entry by its id;
+    None if every entry was read.
     """
 
     source: str
@@ -52,14 +52,14 @@ def opened(source: Source) -> Iterator[SourceStore]:
 
 
 def lags_below(pipeline: Pipeline, name: str, offset: Offset | None) -> list[Lag]:
-    """Return what a query that has read up to ``offset`` has left to read of ``name``, a source or a table."""
+    """Return the lags of a query that has read ``name``, a source or a table, up to ``offset``."""
     if name in pipeline.sources:
         return lags_of(pipeline.sources[name], offset)
     return [lag_of_log(pipeline.tables[name], offset)]
 
 
 def lag_of_log(table: Table, offset: Offset | None) -> Lag:
-    """Return how many rows of a table a query that follows its log has left to read.
+    """Return the lag of a query that follows a table's log and has read it up to ``offset``.
 
     Raises `DataLoss` if the table is not the one that the query has read.
     """
@@ -72,10 +72,10 @@ def lag_of_log(table: Table, offset: Offset | None) -> Lag:
 
 
 def lags_of(source: Source, offset: Offset | None) -> list[Lag]:
-    """Return what a query that has read up to ``offset`` has left to read from ``source``.
+    """Return the lag on each stream of ``source``, of a query that has read up to ``offset``.
 
-    With None it is for a query that has not begun. Raises `Disconnected` and `DeclarationError` (for a key
-    that is not a stream).
+    None stands for a query that has not begun. Raises `Disconnected` and `DeclarationError` (for a key that
+    is not a stream).
     """
     with opened(source) as store:
         return lags_in(store, source, offset)
@@ -106,7 +106,7 @@ def _lag(
 
 
 def _position(options: SourceOptions, stream: str, offset: Offset | None) -> Position | None:
-    """Return up to where ``stream`` was read; None for "latest" if the query has not begun."""
+    """Return the position up to which ``stream`` was read; None for "latest" if the query has not begun."""
     if offset is not None:
         try:
             found = positions_of({stream: offset[stream]}) if stream in offset else {}

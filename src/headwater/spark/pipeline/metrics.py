@@ -25,7 +25,7 @@ _COUNTERS: Final[Families] = {
 _GAUGES: Final[Families] = {
     "batch_rows": ("Rows of the last batch.", lambda t: t.batch_rows),
     "batch_seconds": ("Time that the last batch took.", lambda t: t.batch_seconds),
-    "last_batch_timestamp_seconds": ("When the last batch was written.", lambda t: t.at),
+    "last_batch_timestamp_seconds": ("Unix time at which the last batch was written.", lambda t: t.at),
 }
 
 

@@ -1,4 +1,4 @@
-"""``headwater pipeline plan``: what a run would do, analysed by Spark without reading data or writing
+"""``headwater pipeline plan``: describes a run, which Spark analyses without reading data or writing
 anything.
 """
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class PlannedSource(NamedTuple):
-    """A source: where it is, without credentials, and which of its streams exist. ``problem`` says why that
-    is not known."""
+    """A source: its url without credentials, and its existing streams. ``problem`` says why these are not
+    known."""
 
     name: str
     url: str
@@ -56,7 +56,7 @@ class PlannedTable(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a run would do; ``tables`` are in the order in which they are made. ``master`` is None without Spark."""
+    """A description of a run. ``tables`` are in the order in which they are made; ``master`` is None without Spark."""
 
     pipeline: Pipeline
     master: str | None
@@ -67,9 +67,8 @@ class Plan(NamedTuple):
 def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True) -> Plan:
     """Analyse all SQL of ``pipeline`` and read its servers' counters.
 
-    Without ``analyse`` Spark is not started: the plan comes within a second, and has no columns.
-
-    Raises `PipelineError` for SQL that Spark refuses, and for a table whose place has something else. An unreachable server is not an error here.
+    Without ``analyse`` Spark is not started: the plan takes at most a second, and has no columns. An unreachable server
+    is not an error. Raises `PipelineError` for SQL that Spark refuses, and for a table whose place has something else.
     """
     sinks = TableSinks(pipeline)
     sinks.check()
@@ -96,7 +95,7 @@ def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True)
 
 
 class _Analysed(NamedTuple):
-    """What Spark's analysis finds: the columns of each table."""
+    """The result of Spark's analysis: the columns of each table."""
 
     master: str
     schemas: Mapping[str, StructType]
@@ -119,8 +118,8 @@ def _columns(schema: StructType) -> list[tuple[str, str]]:
 
 
 def _unread(pipeline: Pipeline, sinks: TableSinks, table: str) -> list[Lag]:
-    """Return what the next run has to read, of sources whose server answers; `PlannedSource` says why others do
-    not."""
+    """Return the lags that the next run has to read, of sources whose server answers; `PlannedSource` says why others
+    do not."""
     found: list[Lag] = []
     for name, committed in sinks.positions(table).items():
         with suppress(HeadwaterError):

@@ -1,4 +1,4 @@
-"""The progress of a run: what its tables got, and how far they are behind.
+"""The progress of a run: the rows written to its tables, and the tables' lags.
 
 The run's threads write it. The terminal, Prometheus or a notebook reads it.
 """
@@ -25,7 +25,7 @@ class TableProgress:
     rows: int = 0
     """Rows that were added; in mode complete, the rows of the table."""
     batches: int = 0
-    """How many batches had rows."""
+    """Number of batches that had rows."""
     seconds: float = 0.0
     """Seconds spent writing."""
     batch: int | None = None
@@ -57,7 +57,7 @@ class TableProgress:
 
     @property
     def seconds_behind(self) -> float | None:
-        """The age, in seconds, of the oldest entry left to read; None if there is none."""
+        """The age, in seconds, of the oldest entry left to read; None if no entry is left."""
         return max((lag.seconds for lag in self.lags if lag.seconds is not None), default=None)
 
 
@@ -110,7 +110,7 @@ class Progress:
             )
 
     def note_lags(self, name: str, lags: list[Lag]) -> None:
-        """Store how far a table is behind."""
+        """Store the lags of a table."""
         with self._lock:
             self._tables[name] = replace(self._tables[name], lags=tuple(lags))
 
@@ -134,7 +134,7 @@ def line_of(name: str, number: int | None, outcome: WriteOutcome, seconds: float
 
 
 def lag_text(table: TableProgress) -> str:
-    """Describe how far a table is behind; empty if it is not."""
+    """Describe the lag of a table in words; empty if it has none."""
     if not table.entries_behind and table.seconds_behind is None:
         return ""
     behind = table.entries_behind

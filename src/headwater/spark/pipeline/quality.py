@@ -1,4 +1,4 @@
-"""The history of a table's expectations: how many rows of each batch violated them, and what was done with these rows.
+"""The history of a table's expectations: the rows of each batch that violated them, and the actions taken.
 
     checkpoint/headwater/quality.jsonl     a line for each batch; quality.old.jsonl has the lines before these
 
@@ -20,7 +20,7 @@ _MOST_BYTES: Final = 16 * 2**20
 
 
 class BatchQuality(NamedTuple):
-    """The quality of one batch. ``at`` is when it was counted, in seconds since 1970.
+    """The quality of one batch. ``at`` is the time at which it was counted, in seconds since 1970.
 
     ``rows`` are all rows of the batch; those that were not ``dropped`` or ``quarantined`` were kept. ``violations``
     are rows by expectation; a row may violate several.
@@ -35,7 +35,7 @@ class BatchQuality(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """The rows that the table has of the batch."""
+        """Number of the batch's rows that are in the table."""
         return self.rows - self.dropped - self.quarantined
 
     def as_json(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ complete table.
 Rule 1. A streamed table is one query. It reads sources, and the rows of append tables from the logs of their
         commits (table_log/), so it has the rows from before it was declared, and those of backfills. The SQL of
         a table without a log is included as a view.
-Rule 2. A table of mode complete is made from what the sinks report as written.
+Rule 2. A table of mode complete is made from the rows that the sinks report as written.
 Rule 3. All SQL is analysed, and all streams are looked up, before any query starts.
 Rule 4. However a run ends, even by a crash or Ctrl-C, the next one continues from the checkpoints.
 """
@@ -49,27 +49,27 @@ Report = Callable[[str], None]
 _POLL_SECONDS: Final = 0.1
 
 _MOST_TEXT: Final = 300
-"""Characters of an error that Spark gets."""
+"""Maximum number of characters of an error that is passed to Spark."""
 
 _LAG_SECONDS: Final = 1.0
-"""How often the lag of a table without new batches is updated."""
+"""Time between two updates of the lag of a table without new batches."""
 
 _STARTING_SECONDS: Final = 30.0
-"""How long a starting query delays other queries; a longer start has other causes."""
+"""Maximum time for which starting queries delay other queries; a longer start has other causes."""
 
 _ARCHIVE_SECONDS: Final = 60.0
-"""How often a run without end archives: one file per minute and stream, not one per batch."""
+"""Time between two archivings of a run without end: one file per minute and stream, not one per batch."""
 
 
 class Made(NamedTuple):
-    """What a run did to one table."""
+    """Result of a run for one table."""
 
     table: str
     """The name of the table."""
     rows: int
     """Rows that were added; in mode complete, the rows of the table."""
     batches: int
-    """How many batches had rows."""
+    """The number of batches that had rows."""
     seconds: float
     """Seconds spent writing."""
 
@@ -90,7 +90,7 @@ def run(
     stop: threading.Event | None = None,
     progress: Progress | None = None,
 ) -> list[Made]:
-    """Run a pipeline and return what it did, one `Made` for each table.
+    """Run a pipeline and return the result, one `Made` for each table.
 
         declared = pipeline.load("orders.toml")
         for made in pipeline.run(declared, once=True):
@@ -117,7 +117,7 @@ def run(
 
 
 def _is_starting(query: StreamingQuery) -> bool:
-    """Return whether the query has neither reached its first batch nor found that there is none."""
+    """Return whether the query has neither reached its first batch nor found that it has nothing to read."""
     return query.isActive and str(query.status["message"]).startswith(("Initializing", "Getting"))
 
 
@@ -185,7 +185,7 @@ class _Run:
     def _together(self, interval: float | None) -> list[list[str]]:
         """Return the tables whose queries run at the same time, one group after the other.
 
-        A run that reads what is there begins a table's query when those that it follows have ended.
+        A run without an interval begins a table's query when the queries of the tables it follows have ended.
         """
         if interval is not None:
             return [list(self._sinks.streamed)]
@@ -300,7 +300,7 @@ class _Run:
         return changed
 
     def _look(self, name: str) -> None:
-        """Update how far a table is behind; an unreachable server is reported by the query."""
+        """Update the lags of a table; an unreachable server is reported by the query."""
         checkpoint, number = self._sinks.streamed[name].checkpoint, self._progress[name].batch
         # A batch is in the offset log before it is written, and in the commit log only afterwards.
         read = checkpoint.committed() if number is None else checkpoint.by_source(number)
@@ -338,7 +338,7 @@ class _Run:
                     )
 
     def _archive(self) -> None:
-        """Archive what the sources hold and trim them, at the end of a run."""
+        """Archive the sources' entries and trim the streams, if the pipeline has an archive."""
         if self._pipeline.archive is not None:
             from headwater.spark.pipeline.archiving import run_archive
 

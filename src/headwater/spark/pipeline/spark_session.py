@@ -1,4 +1,4 @@
-"""The Spark session that a pipeline runs in."""
+"""The Spark session in which a pipeline runs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _PYSPARKS_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogge
 def start_spark(pipeline: Pipeline, *, master: str | None = None) -> SparkSession:
     """Return the session for ``pipeline``.
 
-    Raises `HeadwaterError` for an embedded store on a cluster, before anything is started, and what
-    `session` raises.
+    Raises `HeadwaterError` for an embedded store on a cluster, before anything is started, and the errors of
+    `session`.
     """
     master = master or pipeline.master
     _refuse_embedded(pipeline, master or pipeline.conf.get("spark.master", "local[*]"))

@@ -70,7 +70,7 @@ class PipelineStatus:
 
 
 def status(pipeline: Pipeline) -> PipelineStatus:
-    """Return the status of ``pipeline``; raises, with the source's key, for an unreachable server."""
+    """Return the status of ``pipeline``. Raises an error with the source's key for an unreachable server."""
     sinks = TableSinks(pipeline)
     return PipelineStatus(
         file=str(pipeline.file),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RepairedTimes(NamedTuple):
-    """What a repair of partition values did: the columns, and how many files have new values.
+    """Result of a repair of partition values: the columns, and the number of files with new values.
 
     ``twice`` are times that occurred twice, when clocks were set back, and were taken for the first of the two.
     ``followers`` are tables that may have read the old values.
@@ -74,7 +74,7 @@ class Streamed:
         return self.sink.local_times() if isinstance(self.sink, (AppendTable, DeltaAppend)) else []
 
     def prepare(self) -> None:
-        """Create what is missing; undo what a killed run left incomplete."""
+        """Create missing directories; undo the incomplete work of a killed run."""
         self.sink.prepare()
         if self.quarantine is not None:
             self.quarantine.prepare()
@@ -113,7 +113,7 @@ class Recomputed:
             self.quarantine.check()
 
     def prepare(self) -> None:
-        """Create what is missing."""
+        """Create missing directories."""
         self.sink.prepare()
         if self.quarantine is not None:
             self.quarantine.prepare()
@@ -161,9 +161,9 @@ class TableSinks:
         return sources_below(name, tables, self.pipeline.sources, self.followed(name))
 
     def positions(self, name: str) -> dict[str, Offset | None]:
-        """Return up to where the query of ``name`` has read each source and each table that it follows.
+        """Return the offset up to which the query of ``name`` has read each source and each table that it follows.
 
-        None for all of them before its first batch.
+        All of them are None before its first batch.
         """
         committed = self.streamed[name].checkpoint.committed()
         return {one: committed.get(one) for one in (*self.sources(name), *self.followed(name))}
@@ -185,7 +185,7 @@ class TableSinks:
     def _check_times(self, name: str) -> None:
         """Raise `PipelineError` if partition values of ``name`` may be times in the session's zone.
 
-        No file says which zone that was. It is taken for the declared one, and so correct if that is UTC.
+        That zone is not recorded. It is assumed to be the declared one, so the values are correct if that is UTC.
         """
         zone, table = self.pipeline.zone, self.pipeline.tables[name]
         columns = [] if is_utc(zone) else self.streamed[name].local_times()

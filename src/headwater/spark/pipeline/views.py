@@ -1,10 +1,10 @@
 """A pipeline's names as Spark's views, and each table's SQL on them.
 
 Rule 1. A table reads the rows that the previous table keeps: rows that an expectation drops or quarantines
-        are in no view.
+        are not in any view.
 Rule 2. Mistakes in SQL are found when the views are made, before any query starts: a missing column, a wrong
         type, a subquery that Spark does not support on a stream.
-Rule 3. A watermark belongs to one table: it applies only to what that table reads.
+Rule 3. A watermark belongs to one table: it applies only to the streams that this table reads.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ def table_frames(
 ) -> dict[str, DataFrame]:
     """Return the frames of ``tables``, which are of mode append or update.
 
-    ``tables`` are in dependency order, and ``read`` reads their sources. If the query of a table ``follows``, it reads the
-    log of each table that has one; otherwise it includes that table's SQL. Each frame has all rows, even
-    those that violate an expectation: `write_checked` handles these.
+    ``tables`` are in dependency order, and ``read`` reads their sources. If the query of a table ``follows``, it reads
+    the log of each table that has one; otherwise it includes that table's SQL. Each frame has all rows, even those
+    that violate an expectation: `write_checked` handles these.
     """
     names = list(tables)
     reads = {one for name in names for one in pipeline.tables[name].reads}
@@ -189,7 +189,7 @@ def table_frame(spark: SparkSession, pipeline: Pipeline, table: Table) -> DataFr
 
 
 def check_streaming(pipeline: Pipeline, frames: Mapping[str, DataFrame]) -> None:
-    """Raise what Spark would raise when a query starts, so that no query starts unless all can."""
+    """Raise the errors that Spark would raise when a query starts, so that no query starts unless all can."""
     for name, frame in frames.items():
         jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - PySpark has no public access to it
         mode = getattr(
@@ -236,7 +236,7 @@ def _with_watermarks(
 
 
 def sources_of(frame: DataFrame, pipeline: Pipeline) -> list[str]:
-    """Return the names of what a streaming frame reads, sources and tables, in the order of its offsets' lines."""
+    """Return the names of the sources and tables that a streaming frame reads, in the order of its offsets' lines."""
     spark = frame.sparkSession
     wanted = {
         name: {key.lower(): text for key, text in _options(spark, pipeline, source).items()}

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 FLUSH_ROWS: Final = 1000
 FLUSH_BYTES: Final = 1024 * 1024
-"""How much is sent before the replies are read, and the most that a pack contains: the step that publishes it takes
-some milliseconds, during which the server does nothing else."""
+"""Rows and bytes that are sent before the replies are read, and the most that a pack contains: the step that publishes
+it takes some milliseconds, during which the server does nothing else."""
 
 STAGE_SECONDS: Final = 24 * 60 * 60
-"""When a stage that no driver recorded expires: later than a batch takes."""
+"""Time after which a stage that no driver recorded expires: longer than a batch takes."""
 
 _NOT_ABOVE: Final = "equal or smaller"
 """Part of XADD's error for an id that is not above the last one, on every server."""
@@ -39,8 +39,8 @@ _NOT_ABOVE: Final = "equal or smaller"
 
 @dataclass(frozen=True)
 class Staged:
-    """What a task wrote: a stage, and how many rows, bytes and packs it has. ``first`` and ``last`` are ids given by
-    rows."""
+    """A stage that a task wrote, and its numbers of rows, bytes and packs. ``first`` and ``last`` are ids given by
+    rows; None without such ids."""
 
     uuid: str
     count: int
@@ -65,7 +65,7 @@ class _Appender(ABC):
         self.count = self.bytes = 0
 
     def append(self, row: EncodedRow) -> None:
-        """Add a row, and send what is waiting if it is much."""
+        """Add a row, and send the waiting rows if they are many or large."""
         id_ = b"*" if row.id is None else str(row.id).encode()
         request = b"*%d\r\n%b$%d\r\n%b\r\n%b" % (
             self._arguments + row.number,
@@ -80,7 +80,7 @@ class _Appender(ABC):
             self.flush()
 
     def flush(self) -> None:
-        """Send what is waiting; returns when the server has replied to all of it."""
+        """Send the waiting rows. Return when the server has replied to all of them."""
         if not self._packet:
             return
         packet, self._packet = self._packet, []
@@ -91,7 +91,7 @@ class _Appender(ABC):
 
     @abstractmethod
     def give_up(self) -> None:
-        """Undo what can be undone after an error."""
+        """Undo the writes, as far as possible, after an error."""
 
     @abstractmethod
     def _send(self, rows: list[bytes]) -> None:
@@ -146,7 +146,7 @@ class StageAppender(_Appender):
         self._last: StreamID | None = None
 
     def staged(self) -> Staged:
-        """Return what was written."""
+        """Return the stage and its numbers."""
         return Staged(self._uuid, self.count, self.bytes, self._first, self._last, self._packs)
 
     def append(self, row: EncodedRow) -> None:

@@ -62,7 +62,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def _goes_on(options: SinkOptions) -> bool:
-    """Return whether this writer has written before: what it began, it may go on with."""
+    """Return whether this writer has written before: it may continue what it began."""
     if options.transaction is None or options.stream_column is not None:
         return False
     return recorded_of(options, options.transaction[0]) is not None

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from headwater.spark.sink.wire import Wire
 
 _EARLIER_ROWS: Final = 1000
-"""How many rows of a stage of an earlier version are a chunk."""
+"""Number of rows in a chunk, from a stage of an earlier version."""
 
 _ENDED_SECONDS: Final = 60
-"""When a stage expires that is published, if the driver ends before it removes the stage."""
+"""Time after which a published stage expires, if the driver ends before it removes the stage."""
 
 Status = Literal["ok", "moved", "type", "missing", "refused"]
 
 
 class ChunkResult(NamedTuple):
-    """What a step did: it added ``added`` entries, and the position is after them.
+    """Result of a step: it added ``added`` entries, and the position is after them.
 
     moved    nothing: the marker, or the stream, has changed
     type     nothing: the key is not a stream; ``text`` is its type
@@ -60,8 +60,8 @@ class Mover:
     def move(self, state: Marker) -> ChunkResult:
         """Move the next chunk after ``state``, which is the marker as it was last read.
 
-        Raises redis-py's error if the connection is lost. Then it is not known whether the chunk was moved; the
-        marker says it.
+        Raises redis-py's error if the connection is lost. Then only the marker shows whether the chunk was
+        moved.
         """
         now, entries, kind = self._look(state)
         if now != state:
@@ -111,7 +111,7 @@ class Mover:
         return marker, replies[3], as_text(replies[4])
 
     def _rows(self, state: Marker, entries: list[Any]) -> Pack | None:
-        """Return the next rows of the stage; None if they are not there."""
+        """Return the next rows of the stage; None if the stage does not have them."""
         count = state.stages[state.stage][1]
         if not entries:
             return None
@@ -128,7 +128,7 @@ class Mover:
         return rows if rows is not None and rows.last == state.position + expected else None
 
     def _late(self, rows: Pack, kind: str) -> ChunkResult | None:
-        """Watch the stream; return why it would refuse the first id."""
+        """Watch the stream; return the reason why it would refuse the first id, or None."""
         _ok, info = self._ask(
             [b"WATCH", self._dest],
             [b"XINFO", b"STREAM", self._dest] if kind == "stream" else [b"PING"],
@@ -140,7 +140,7 @@ class Mover:
         return ChunkResult("refused", 0, f"the id {first} is not above {last}, the stream's last")
 
     def _ask(self, *commands: list[bytes]) -> list[Any]:
-        """Return the replies; raises redis-py's error for one that is an error."""
+        """Return the replies. Raises redis-py's error if one of them is an error."""
         import redis
 
         replies = self._wire.once(b"".join(command(*one) for one in commands), len(commands))

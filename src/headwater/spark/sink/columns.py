@@ -43,7 +43,7 @@ ID_COLUMN: Final = "id"
 """The column with the entry's id, which is not one of its fields."""
 
 MAP_COLUMN: Final = "fields"
-"""If this column maps to string or binary, its contents are written as fields."""
+"""The column whose contents are written as fields, if it maps to string or binary."""
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
 
@@ -84,7 +84,7 @@ def entry_place(schema: StructType) -> int | None:
 def loses_fields(schema: StructType) -> bool:
     """Return whether a schema is the one that the source reads by default.
 
-    Written as it is, ``stream`` and ``timestamp`` become fields, and ``fields`` may lack what the entry had.
+    Written unchanged, ``stream`` and ``timestamp`` become fields, and ``fields`` may lack fields of the entry.
     """
     types = {field.name: field.dataType for field in schema.fields}
     return (

@@ -8,8 +8,8 @@ Rule 1. Both numbers only grow, also when others write and trim. They are less i
 Rule 2. A loss is reported at each attempt until the options accept it.
 Rule 3. A user without the right to read the counters writes without this check.
 Rule 4. Each batch is recorded, because Spark runs a task even for a batch without partitions. So if the marker is
-        missing or older, it was lost together with the stream, as by FLUSHALL or an older copy of the store. Two kinds
-        of writers may leave out numbers and are not checked: who names transactions, and streams that a column names.
+        missing or older, it was lost together with the stream, as by FLUSHALL or an older copy of the store. Writes
+        with named transactions, or to streams that a column names, may omit numbers and are not checked.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Destination:
         self._counters = CounterReader(client)
 
     def checked(self, before: Marker | None, epoch: int) -> Reached | None:
-        """Return what the stream is known to have before batch ``epoch``, after ``before``. Raises `DataLoss`, or logs a
-        warning if the options accept it."""
+        """Return the count and last id that the stream is known to have before batch ``epoch``, after ``before``, or
+        None. Raises `DataLoss`, or logs a warning if the options accept it."""
         if self._options.transaction is None and self._options.stream_column is None:
             check_recorded(self._options, self._query, before, epoch)
         if before is None or before.reached is None:
@@ -65,8 +65,8 @@ class Destination:
         return now
 
     def note(self, epoch: int) -> bool:
-        """Record what the stream has, after ``epoch`` was published. Return False if that must be tried again. Raises
-        like `checked`."""
+        """Record the stream's count and last id, after ``epoch`` was published. Return False if that must be tried
+        again. Raises as `checked` does."""
         import redis
 
         now = self._now(epoch)
@@ -97,7 +97,7 @@ class Destination:
         return True
 
     def _now(self, epoch: int) -> Reached | None:
-        """Return what the stream has, after ``epoch``; None if the user may not know."""
+        """Return the stream's count and last id, after ``epoch``; None if the user may not read them."""
         import redis
 
         try:
@@ -118,8 +118,8 @@ class Destination:
 
 
 def check_recorded(options: SinkOptions, query: str, before: Marker | None, epoch: int) -> None:
-    """Check that ``before`` has recorded the batch before ``epoch``, or this one. Raises `DataLoss`, or logs a warning if
-    the options accept it."""
+    """Check that ``before`` has recorded the batch before ``epoch``, or this one. Raises `DataLoss`, or logs a warning
+    if the options accept it."""
     last = -1 if before is None else before.epoch
     if last >= epoch - 1:
         return

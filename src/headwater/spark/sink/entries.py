@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from headwater.spark.sink.options import Codec
 
 SLICE_ROWS: Final = 1000
-"""Rows that are encoded at a time; memory holds so many rows of a batch twice."""
+"""Rows that are encoded at a time; memory holds this many rows of a batch twice."""
 
 _ID: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 
 
 class EncodedRow(NamedTuple):
-    """One entry. ``words`` are the RESP arguments of its fields, ``number`` is their count. ``stream`` is the one that a
-    row names; empty if all have the same."""
+    """One entry. ``words`` are the RESP arguments of its fields, ``number`` is their count. ``stream`` is the stream
+    that the row names; empty if all rows have the same."""
 
     id: StreamID | None
     words: bytes
@@ -144,7 +144,7 @@ class RowEncoder:
         return write(column) if write is not None else json_of(self._values(place, column))
 
     def _values(self, place: int, column: pa.Array) -> list[Any]:
-        """Return the values of a column as JSON can have them."""
+        """Return the values of a column in a form that JSON has."""
         values = builtins_of(column)
         if not has_non_finite(column):
             return values

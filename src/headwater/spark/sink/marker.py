@@ -1,15 +1,15 @@
-"""The record of what a query has written: the hash ``{dest}:hw:sink:<query>``, next to the stream.
+"""The record of the last batch that a query wrote: the hash ``{dest}:hw:sink:<query>``, next to the stream.
 
 epoch      the number of the batch
 stages     its stages with their rows and packs, in order: [["<uuid>", 1000, 1], …]; removed when it is done
 stage      the index of the stage that is being published
-position   how many of the stage's entries are published
-published  how many of the batch's entries are published
-entries    how many entries the batch has
+position   the number of the stage's entries that are published
+published  the number of the batch's entries that are published
+entries    the number of the batch's entries
 done       set when all are published
-reached    the batch after which the stream was looked at: it had ever got
-added      so many entries, and its last id was
-last       this; neither becomes less
+reached    the batch after which the stream's counters were read
+added      the number of entries that had ever been added to the stream then
+last       the last id of the stream then; neither of the two decreases
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headwater.errors import HeadwaterError
 
 
 class Reached(NamedTuple):
-    """How far the stream had got when batch ``epoch`` was published."""
+    """The stream's number of added entries and its last id when batch ``epoch`` was published."""
 
     epoch: int
     added: int
@@ -49,7 +49,7 @@ class Marker:
         return {uuid for uuid, _count, _packs in self.stages}
 
     def fields(self) -> dict[Any, Any]:
-        """Return the hash as it is first written."""
+        """Return the fields of the hash."""
         made: dict[Any, Any] = {
             "epoch": str(self.epoch),
             "stages": json.dumps(self.stages, separators=(",", ":")),
@@ -70,7 +70,7 @@ class Marker:
     def begin(
         cls, epoch: int, stages: list[tuple[str, int, int]], reached: Reached | None = None
     ) -> Marker:
-        """Return what is recorded of a batch before any of it is visible."""
+        """Return the marker of a batch before any of its entries is visible."""
         entries = sum(count for _uuid, count, _packs in stages)
         return cls(epoch, tuple(stages), 0, 0, 0, entries, done=not entries, reached=reached)
 

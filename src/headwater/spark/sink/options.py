@@ -22,7 +22,7 @@ Delivery = Literal["exactlyOnce", "atLeastOnce"]
 
 @dataclass(frozen=True, repr=False)
 class SinkOptions:
-    """Where rows go and how; the fields are the options of `OPTIONS`.
+    """The parsed options of the sink; the fields are the options of `OPTIONS`.
 
     ``stream`` is empty if each row names its stream, in the column ``stream_column``.
     ``trim`` contains XADD's arguments that limit the stream. ``transaction`` is (txnAppId, txnVersion) of a
@@ -38,7 +38,7 @@ class SinkOptions:
     non_finite: NonFinite = "refuse"
     write_source_columns: bool = False
     fail_on_data_loss: bool | None = None
-    """None: of a streaming query only."""
+    """True: a loss is an error. False: a warning. None: an error in a streaming query, undetected in a batch write."""
     transaction: tuple[str, int] | None = None
     checkpoint: str = ""
     """The directory of the query's checkpoint, for errors; empty if it is not known."""

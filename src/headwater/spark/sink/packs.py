@@ -50,7 +50,7 @@ def unpacked(entry: Sequence[Any]) -> Pack:
 
 
 def without_first(whole: Pack, skipped: int) -> Pack:
-    """Return ``whole`` without the first ``skipped`` ones, which are published."""
+    """Return ``whole`` without the first ``skipped`` rows, which are published."""
     if not skipped:
         return whole
     import hiredis

@@ -37,13 +37,13 @@ class EpochPublisher:
         self._client = connections.client(options.stream)
         self._mover = Mover(options, query, connections.wire(options.stream), self._stage)
         self._destination: Destination | None = None
-        # Who names transactions may start over with a new stream, unless the option says otherwise.
+        # Writes with named transactions may start over with a new stream, unless the option is set.
         if options.transaction is None or options.fail_on_data_loss is not None:
             self._destination = Destination(self._client, options, query, self._name)
         self._known: Marker | None = None
 
     def recorded(self) -> Marker | None:
-        """Return what the server has recorded of this query."""
+        """Return the marker of this query; None if the server has none."""
         return patiently(self._options.url, self._read)
 
     def publish(self, epoch: int, staged: list[Staged]) -> None:
@@ -233,6 +233,6 @@ def abort_all(options: SinkOptions, query: str, staged: Mapping[str, list[Staged
 
 
 def recorded_of(options: SinkOptions, query: str) -> Marker | None:
-    """Return what the server has recorded of ``query`` for the stream of ``options``."""
+    """Return the marker of ``query`` for the stream of ``options``; None if the server has none."""
     with closing(OwnerConnections(options.url)) as connections:
         return EpochPublisher(options, query, connections).recorded()

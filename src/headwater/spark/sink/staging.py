@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _MOST_WAITING: Final = 16 * 2**20
-"""How many bytes of rows for many streams wait in a task before all are sent."""
+"""Bytes of rows, for all streams together, that wait in a task before all are sent."""
 
 A = TypeVar("A", StageAppender, StreamAppender)
 
 
 @dataclass
 class TaskReport(WriterCommitMessage):
-    """What a finished task reports to the driver: the query for which it wrote and its stage for each stream. If it
+    """The report of a finished task to the driver: the query for which it wrote and its stage for each stream. If it
     wrote to the streams themselves, ``query`` is empty and so is ``staged``."""
 
     query: str
@@ -48,7 +48,7 @@ class _Appenders(Generic[A]):
             self._of(options.stream)  # it has a stage even without rows
 
     def append_all(self, rows: Iterator[EncodedRow]) -> None:
-        """Write ``rows``; returns when the server has replied to all of them."""
+        """Write ``rows``. Return when the server has replied to all of them."""
         waiting = 0
         try:
             for row in rows:

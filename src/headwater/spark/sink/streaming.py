@@ -93,7 +93,7 @@ def _query_of_task() -> str:
 
 
 def _is_first() -> bool:
-    """Return whether this task writes the first batch of its query: a later one goes on with what it began."""
+    """Return whether this task writes the first batch of its query. A later batch may continue what the first began."""
     context = TaskContext.get()
     return context is not None and context.getLocalProperty(_BATCH) == "0"
 

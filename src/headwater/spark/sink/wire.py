@@ -20,11 +20,11 @@ _ELSEWHERE_OR_LATER: Final = (
 
 
 _MOST_NODES: Final = 64
-"""How many keys of a cluster have connections at a time."""
+"""Maximum number of keys of a cluster that have connections at a time."""
 
 
 class Wire:
-    """A connection of ``client``, which is of the server, or of the node of a cluster.
+    """A connection of ``client`` to the server, or to the node of a cluster.
 
     After an error it connects again: replies may still arrive, so the next reply would not belong to the next request.
     """

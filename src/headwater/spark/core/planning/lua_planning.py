@@ -4,8 +4,8 @@ reported, and return only counts and ids.
     plan of a stream ──▶ Walk ─┐                             ┌─▶ its number and ids ──▶ the plan goes on
     plan of a stream ──▶ Walk ─┴─▶ calls of one request ─────┴─▶ …
 
-Rule 1. A plan is a generator. It yields a walk and goes on when that has ended, so what many plans want next is
-        sent together.
+Rule 1. A plan is a generator. It yields a walk and goes on when that has ended, so the next walks of many plans
+        are sent together.
 Rule 2. Entries that are removed between the calls count as missing, which is correct.
 """
 
@@ -58,27 +58,27 @@ while seen < budget and bytes > 0 do
 end
 return {seen, last, marks, ended, tonumber(ARGV[4]) - bytes}
 """)
-"""Walks a range. Arguments: start, end, the maximum number of entries, after about how many bytes the call ends,
-then increasing indexes (0 is the first entry). Returns the number of entries, the last id, the ids at those
-indexes, whether the range ended there, and about how many bytes were copied.
+"""Walks a range. Arguments: start, end, the maximum number of entries, the approximate number of bytes after which
+the call ends, then increasing indexes (0 is the first entry). Returns the number of entries, the last id, the ids at
+those indexes, whether the range ended there, and the approximate number of bytes copied.
 
 XRANGE copies the entries into Lua. So the size of a page's last entry decides how many entries the next page
 has: about 1 MB, at most 200 entries."""
 
 _BUDGET: Final = 10_000
 _BUDGET_BYTES: Final = 16 * 1024 * 1024
-"""How much the calls of one request may walk: some 10 ms during which the server serves no other client."""
+"""Entries and bytes that one request's calls may walk: some 10 ms during which the server serves no other client."""
 
 _TOGETHER: Final = 32
-"""The most calls in one request. More save little, and leave each stream too small a share."""
+"""Maximum number of calls in one request. More save little, and leave each stream too small a share."""
 
 _AT_FIRST: Final = 16
-"""The calls in the first request, when the sizes of entries are not known."""
+"""Number of calls in the first request, when the sizes of entries are not known."""
 
 
 class Walk:
-    """A walk over the live entries in (start, to], at most ``most`` of them. ``seen`` is their number so far,
-    ``starts`` the ids at the indexes ``places`` (increasing; 0 is the first entry), ``copied`` the bytes of the last call."""
+    """A walk over the live entries in (start, to], at most ``most`` of them. ``seen`` is the number so far, ``starts``
+    the ids at the indexes ``places`` (increasing; 0 is the first entry), ``copied`` the bytes of the last call."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Walk:
         self._places, self._most = places, most
 
     def call(self, share: int) -> ScriptCall:
-        """Return the next call, which may walk one ``share``-th of what a request may."""
+        """Return the next call, which may walk one ``share``-th of a request's budget."""
         budget = max(1, _BUDGET // share)
         if self._most is not None:
             budget = min(budget, self._most - self.seen)
@@ -105,7 +105,7 @@ class Walk:
         return [self._stream], [self._begin, self._to, budget, _BUDGET_BYTES // share, *marks]
 
     def go_on(self, reply: Any) -> None:
-        """Take the reply to the last call."""
+        """Process the reply to the last call."""
         found, last, marks, ended, self.copied = reply
         self.seen += int(found)
         self.starts += [StreamID.parse(mark) for mark in marks]
@@ -220,7 +220,7 @@ class LuaPlanner:
     # --- walks ------------------------------------------------------------------------------------
 
     def _carried_out(self, plans: Mapping[str, Plan[T]]) -> dict[str, T]:
-        """Return the results of plans."""
+        """Carry out plans to their ends, and return their results."""
         found: dict[str, T] = {}
         going = dict(plans)
         while going:
@@ -249,7 +249,7 @@ class LuaPlanner:
 
 
 def _counted(stream: str, start: StreamID, to: StreamID) -> Plan[int]:
-    """Return how many entries are live in (start, to]."""
+    """Return the number of live entries in (start, to]."""
     walk = Walk(stream, start, to)
     if not walk.ended:
         yield walk
@@ -268,9 +268,9 @@ def _limited(stream: str, position: Position, look: Look, count: int) -> Plan[Lo
 def _taken(
     stream: str, position: Position, upto: Position | None, state: StreamState, total: int
 ) -> Plan[int]:
-    """Return how many of the ``total`` entries after ``position`` are up to ``upto``.
+    """Return the number of entries after ``position``, up to ``upto``.
 
-    All ``total`` entries are live.
+    All ``total`` entries after ``position`` are live.
     """
     if upto is None or upto.id >= state.last_id:
         return total

@@ -1,7 +1,7 @@
 """Decides where a batch ends and how it is split into ranges, without reading entries' bodies.
 
-`planner` chooses how: split_planning.py on Headwater, lua_planning.py on Redis and Valkey. Both return the same
-numbers.
+`planner` chooses the implementation: split_planning.py on Headwater, lua_planning.py on Redis and Valkey. Both return
+the same numbers.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class CutRange(NamedTuple):
 
 
 Wanted = Mapping[str, tuple[Position, Position | None]]
-"""Streams, each with the position from which it is looked at, and up to which, or None."""
+"""Streams, each with the position to look from, and the position to look up to (None: the last id)."""
 
 Limits = Mapping[str, tuple[Position, Look, int]]
-"""Streams, each with a position, a look from there, and how many of its entries a batch may take."""
+"""Streams, each with a position, a look from there, and the number of its entries that a batch may take."""
 
 
 class Planner(Protocol):
-    """What readers need to know about streams. Starts are always excluded, ends are included."""
+    """Counts and splits streams for readers. Starts are always excluded, ends are included."""
 
     def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        """Look at the stream after ``position``, taken up to ``upto`` or else its last id.
+        """Look at the stream after ``position``, taken up to ``upto``, or up to its last id if that is None.
 
-        Returns None if there is no such stream.
+        Returns None if the stream does not exist.
         """
 
     def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
@@ -68,7 +68,7 @@ class Planner(Protocol):
         """Return `cut` of each stream, given its span and its number of parts."""
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
-        """Return how many entries are live after ``start``, up to ``to``."""
+        """Return the number of live entries after ``start``, up to ``to``."""
 
 
 def part_sizes(count: int, parts: int) -> list[int]:

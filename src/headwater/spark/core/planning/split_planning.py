@@ -1,6 +1,6 @@
 """Plans on Headwater, with XCOUNTERS and XSPLIT.
 
-Rule 1. What belongs together is asked in one MULTI, so that its numbers are consistent.
+Rule 1. Numbers that must be consistent are asked for in one MULTI.
 Rule 2. The counters alone show that a stream has nothing new, and cost some microseconds for each stream.
 """
 

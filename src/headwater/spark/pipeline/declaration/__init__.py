@@ -32,6 +32,6 @@ Rule 3. Paths are relative to the file, so a pipeline runs the same from any dir
     model                              the contents of a declaration: Pipeline, Source, Table, Archive …
     loading                            reads a file, section by section
     sources, tables, archive           read one section each
-    graph, sql                         which table reads which, and in which order tables are made
+    graph, sql                         the tables that a table reads, and the order in which tables are made
     problems                           collects mistakes; parses values of keys
 """

@@ -1,4 +1,4 @@
-"""The section ``[archive]``: which sources are archived, where, and how their streams are trimmed.
+"""The section ``[archive]``: the sources to archive, the archive's directory, and the trimming of the streams.
 
 [archive]
 path = "archive"

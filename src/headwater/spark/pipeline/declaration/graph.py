@@ -1,12 +1,12 @@
-"""The order in which tables are made, and the rules about which table may read what.
+"""The order in which tables are made, and the rules about the sources and tables that a table may read.
 
     source, append ──▶ append, update                   one streaming query each
     append, update, complete, input ──▶ complete        a batch, after the run
 
-A table of mode append or update reads sources and append tables: it is made from their rows, each once. It reads
-the rows of an append table from the log of its commits, if the table's sink has one (parquet, delta); otherwise
-its query contains the other table's SQL, from the source's entries on. A complete table reads tables. It never reads a source, because the source's history may be trimmed, and the
-table's contents must not shrink.
+A table of mode append or update reads sources and append tables: it is made from their rows, each once. It reads the
+rows of an append table from the log of its commits, if the table's sink has one (parquet, delta). Otherwise its query
+contains the other table's SQL, from the source's entries on. A complete table reads tables. It never reads a source,
+because the source's history may be trimmed, and the table's contents must not shrink.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ordered(
     *,
     unreadable: Container[str] = (),
 ) -> list[str]:
-    """Return the tables' names, each after those that it reads; a broken rule is a problem.
+    """Return the tables' names, each after those that it reads; add broken rules to ``problems``.
 
     ``unreadable`` are tables whose rows cannot be read back.
     """
@@ -81,7 +81,7 @@ def sources_below(
 
 
 def upstream(name: str, tables: Mapping[str, TableNode], logged: Container[str] = ()) -> set[str]:
-    """Return every table that ``name`` reads, directly or through others but those in ``logged``."""
+    """Return every table that ``name`` reads, directly or through other tables that are not in ``logged``."""
     found: set[str] = set()
     ahead = [name]
     while ahead:

@@ -34,7 +34,7 @@ class Source(NamedTuple):
 class Input(NamedTuple):
     """A static table; ``options`` are those of Spark's reader for its format.
 
-    ``path`` is None if the options say what to read (jdbc).
+    ``path`` is None if the options name the table to read (jdbc).
     """
 
     name: str
@@ -57,7 +57,7 @@ class Expectation(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """How late rows may be, by ``column`` of ``of``; without ``of``, of all streams with the column."""
+    """The maximum delay of rows, by ``column`` of ``of``; without ``of``, of all streams with the column."""
 
     column: str
     delay: str
@@ -65,7 +65,7 @@ class Watermark(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where a table is written: the keys of its sink."""
+    """The destination of a table: the keys of its sink."""
 
     sink: str
     path: Path | None = None
@@ -104,27 +104,27 @@ class Table(NamedTuple):
 
     @property
     def streams(self) -> bool:
-        """Whether a streaming query makes the table."""
+        """True if a streaming query makes the table."""
         return self.mode != "complete"
 
     @property
     def has_log(self) -> bool:
-        """Whether tables that read this one follow the log of its commits (table_log/)."""
+        """True if tables that read this one follow the log of its commits (table_log/)."""
         return self.mode == "append" and SINKS[self.target.sink].has_log
 
 
 ZONE: Final = "spark.sql.session.timeZone"
 
 FORGOTTEN_AFTER_MS: Final = 8 * 86_400_000
-"""The default of ``forget_queries_after``, more than a week: some queries run once a week. The archive has what
-such a query has not read."""
+"""The default of ``forget_queries_after``, more than a week: some queries run once a week. The archive has the entries
+that such a query has not read."""
 
 
 class Archive(NamedTuple):
-    """Which sources are archived, and where.
+    """The sources to archive, and the archive's directory.
 
     ``keep_ms``: younger entries stay in the stream; with ``trim`` False all entries stay.
-    ``forget_queries_after_ms``: a query that has not been seen for so long does not prevent trimming; with
+    ``forget_queries_after_ms``: a query that has not been seen for this time does not prevent trimming; with
     None every query does.
     """
 
@@ -136,7 +136,7 @@ class Archive(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """What a pipeline's file declares; `headwater.spark.pipeline.load` returns it."""
+    """The contents of a pipeline's file; `headwater.spark.pipeline.load` returns it."""
 
     file: Path
     """The file that was read."""

@@ -96,7 +96,7 @@ class Problems:
         return None
 
     def names(self, key: str, value: object, expected: str) -> tuple[str, ...]:
-        """Return a list of texts, without those that are blank or that are there twice: these are reported."""
+        """Return a list of texts without blank and repeated ones, which are reported."""
         listed = self.value(key, value, list[str], expected) or []
         for name in dict.fromkeys(listed):
             if not name.strip():

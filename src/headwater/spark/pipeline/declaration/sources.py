@@ -1,4 +1,4 @@
-"""The sections ``[source.NAME]``, ``[input.NAME]`` and ``[dead_letters]``: what a pipeline reads."""
+"""The sections ``[source.NAME]``, ``[input.NAME]`` and ``[dead_letters]``: the data that a pipeline reads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Finds the tables that an SQL text reads, without a JVM.
 
-This is not an SQL parser: it looks at what follows FROM and JOIN. That is enough to order tables, to detect
+This is not an SQL parser: it looks at the names after FROM and JOIN. That is enough to order tables, to detect
 cycles, and to suggest the nearest table for a misspelt one. Spark reports all other mistakes.
 """
 
@@ -133,7 +133,7 @@ def _relations(tokens: list[str], place: int) -> list[str]:
 
 
 def _end_of_relation(tokens: list[str], place: int) -> int:
-    """Return where a relation's alias ends: at a comma, a clause or a closing parenthesis."""
+    """Return the place at which a relation's alias ends: a comma, a clause or a closing parenthesis."""
     depth = 0
     while place < len(tokens):
         part = tokens[place]

@@ -1,4 +1,4 @@
-"""The section ``[table.NAME]``: what a pipeline makes, where it is stored, and its expectations."""
+"""The section ``[table.NAME]``: a table that a pipeline makes, its sink and its expectations."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _watermarks(problems: Problems, key: str, mode: Mode, value: object) -> tupl
 
 
 def _interval(delay: str) -> str:
-    """Return a duration as Spark's intervals are written, where ``10m`` is ambiguous."""
+    """Return a duration in the form of Spark's intervals, in which ``10m`` is ambiguous."""
     units = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
     found = re.fullmatch(r"(\d+)\s*(\w+)", delay.strip())
     assert found is not None, delay
@@ -174,7 +174,7 @@ def _quarantine(
     path: Path | None,
     expectations: Sequence[Expectation],
 ) -> Path | None:
-    """Return where rejected rows are written: next to the table, unless the declaration says."""
+    """Return the directory for rejected rows, by default next to the table; None if no expectation quarantines."""
     asked = any(expectation.action == "quarantine" for expectation in expectations)
     if "quarantine" in values:
         if not asked:

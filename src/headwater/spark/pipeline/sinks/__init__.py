@@ -1,7 +1,7 @@
-"""Where a pipeline's tables are stored: one module per kind, each exactly-once by the batch's number.
+"""The sinks of a pipeline's tables: one module per kind, each exactly-once by the batch's number.
 
 A batch that Spark runs again after a crash has the same number. A sink that already has it does not write it
-again. `prepare` undoes what a killed run left incomplete.
+again. `prepare` undoes the incomplete work of a killed run.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class AppendSink(Protocol):
         """Raise `PipelineError` if something else is in its place; write nothing."""
 
     def prepare(self) -> None:
-        """Create what is missing, and undo what a killed run left incomplete; raises as `check` does."""
+        """Create missing directories, and undo the incomplete work of a killed run. Raises as `check` does."""
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
         """Add a batch; return its number of rows, or `THERE_ALREADY`."""
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """Return its contents, complete batches only; raises if the sink cannot be read back."""
+        """Return its contents, complete batches only. Raises `PipelineError` if the sink cannot be read back."""
 
     def rows(self) -> int | None:
         """Return its number of rows, without Spark; None if it is not known."""

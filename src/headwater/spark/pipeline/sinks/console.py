@@ -1,7 +1,7 @@
 """Prints the first rows of each batch on the terminal, to try out a declaration.
 
-The checkpoint stores which batch was printed last, so a replay prints nothing. A batch is printed twice only
-if the process ends between printing and storing.
+The checkpoint stores the number of the last printed batch, so a replay prints nothing. A batch is printed twice
+only if the process ends between printing and storing.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _TRUNCATE: Final = True
 class Console:
     """Prints rows of the table ``name``.
 
-    Options: ``rows``, how many of a batch are shown (20), and ``truncate``, whether long values are cut
-    (true). Raises `DeclarationError` for others.
+    Options: ``rows``, the number of rows of a batch that are shown (20), and ``truncate``, true if long values
+    are cut (true). Raises `DeclarationError` for others.
     """
 
     def __init__(self, name: str, *, checkpoint: Path, options: Mapping[str, str]) -> None:
@@ -78,7 +78,7 @@ class Console:
         )
 
     def rows(self) -> None:
-        """Return None: nothing is kept."""
+        """Return None: the rows are not stored."""
 
     def _printed(self) -> dict[str, int]:
         """Return the last printed batch of each series."""

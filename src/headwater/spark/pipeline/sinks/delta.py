@@ -53,7 +53,7 @@ class DeltaAppend(DeltaDirectory):
         self._writer = self.state / "query.json"
 
     def check(self) -> None:
-        """Do the same as the base; also raise `PipelineError` if the checkpoint is another table's."""
+        """Check as the base class does, and raise `PipelineError` if the checkpoint is another table's."""
         super().check()
         check_directory(self.checkpoint)
         try:

@@ -1,4 +1,4 @@
-"""Shared by the Delta sinks: files that Spark writes are moved in and added to Delta's log."""
+"""Moves files that Spark wrote into a Delta table and adds them to its log; shared by the Delta sinks."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 STATE: Final = "_headwater"
-"""Delta's VACUUM skips names that begin with an underscore."""
+"""Headwater's directory in a table. Delta's VACUUM skips names that begin with an underscore."""
 
 TIMES_IN_UTC: Final = "headwater.times-in-utc"
-"""The application transaction of a table whose partition values are times in UTC. Those of older tables are in the
-zone of the session that wrote them, and do not say so."""
+"""The application transaction of a table whose partition values are times in UTC. Values of older tables are in the
+zone of the session that wrote them, which is not recorded."""
 
 _MICROS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 """The type of Delta's timestamps; Spark's default is the older INT96."""
@@ -54,7 +54,7 @@ class DeltaDirectory:
         self.staging = self.state / "staging"
 
     def check(self) -> None:
-        """Do not write anything.
+        """Check that the directory is or can become the table, without writing anything.
 
         Raises `PipelineError` if it contains something else, or if delta-rs is not installed.
         """
@@ -71,7 +71,7 @@ class DeltaDirectory:
             )
 
     def prepare(self) -> None:
-        """Create the directory; raises as `check` does."""
+        """Create the directory. Raises as `check` does."""
         self.check()
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.staging, ignore_errors=True)
@@ -258,7 +258,7 @@ class DeltaDirectory:
     def local_times(self) -> list[str]:
         """Return the partition columns whose times may be in the zone of the session that wrote them.
 
-        Versions before the transaction `TIMES_IN_UTC` wrote them so.
+        Headwater's versions before the transaction `TIMES_IN_UTC` wrote times in that zone.
         """
         table = self.table()
         if table is None or table.transaction_version(TIMES_IN_UTC) is not None:
@@ -324,7 +324,7 @@ def transactions(*named: tuple[str, int]) -> CommitProperties:
 
 
 def with_zone(text: str) -> str:
-    """Return a time in UTC as Delta's protocol recommends, so that no reader takes it for one of its own zone.
+    """Return a time in UTC as Delta's protocol recommends, so that no reader interprets it in its own zone.
 
     >>> with_zone("2026-11-21 10:00:00.5")
     '2026-11-21T10:00:00.500000Z'

@@ -1,6 +1,6 @@
-"""How a table's files are laid out: the schema of all its batches, and the directories of partitions.
+"""The layout of a table's files: the schema of all its batches, and the directories of partitions.
 
-Rule. A time in the name of a directory is in UTC, whatever the session's zone is: other readers, and other
+Rule. A time in the name of a directory is in UTC, regardless of the session's zone: other readers, and other
       sessions, must find the same moments.
 """
 
@@ -60,7 +60,7 @@ def is_utc(zone: str) -> bool:
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the zone with Spark's name: ``Asia/Kolkata``, ``+05:30``, ``UTC+1``; raises `PipelineError`."""
+    """Return the zone with Spark's name: ``Asia/Kolkata``, ``+05:30``, ``UTC+1``. Raises `PipelineError`."""
     found = _OFFSET.fullmatch(name)
     if found is not None:
         hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
@@ -96,9 +96,9 @@ def moved_to_utc(text: str, zone: tzinfo) -> tuple[str, bool]:
 def wrong_column(
     schema: StructType, *, sink: str, key: tuple[str, ...], partition_by: tuple[str, ...]
 ) -> tuple[str, str] | None:
-    """Return the key of a declaration and what is wrong with a column; None if the sink can write all columns.
+    """Return the declaration's key and the fault of a column; None if the sink can write all columns.
 
-    Spark, Arrow and delta-rs would refuse them too, but in the middle of the first batch.
+    Spark, Arrow and delta-rs would refuse such columns too, but in the middle of the first batch.
     """
     from pyspark.sql import types
 

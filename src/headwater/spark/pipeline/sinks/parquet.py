@@ -7,10 +7,10 @@ names that contain the batch's number. Then one line of the manifest records the
       category=tea/batch-00000012-00000.parquet
       _headwater/
         manifest.jsonl      one line per batch: number, query, rows, files, new columns; fsynced
-        moving.json         exists only while files are moved: which batch
+        moving.json         exists only while files are moved: their batch
         times.json          the zone of times in names of directories; older tables lack it
-        repairing.json      exists only while `headwater pipeline repair` moves files: to which names
-        staging/            what Spark is writing
+        repairing.json      exists only while `headwater pipeline repair` moves files: their new names
+        staging/            files that Spark is writing
         checkpoint/         the query's checkpoint
 
 Spark repeats a batch if it was killed before it logged the batch's end. If the manifest has the batch, it is
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 STATE: Final = "_headwater"
-"""Readers of Parquet directories skip names that begin with an underscore."""
+"""Headwater's directory in a table. Readers of Parquet directories skip names that begin with an underscore."""
 
 
 class WrittenBatch(NamedTuple):
@@ -78,7 +78,7 @@ class WrittenBatch(NamedTuple):
 class AppendTable:
     """The table at ``path``; only one query at a time writes to it.
 
-    ``checkpoint`` defaults to its own; a quarantine uses that of its table's query.
+    ``checkpoint`` is by default the table's own; a quarantine uses the checkpoint of its table's query.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class AppendTable:
             )
 
     def prepare(self) -> None:
-        """Create the directory, and undo what a killed run left incomplete; raises as `check` does."""
+        """Create the directory, and undo the incomplete work of a killed run. Raises as `check` does."""
         self.check()
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self._staging, ignore_errors=True)
@@ -138,7 +138,7 @@ class AppendTable:
     def local_times(self) -> list[str]:
         """Return the partition columns whose times may be in the zone of the session that wrote them.
 
-        Versions before the file times.json wrote them so.
+        Headwater's versions before the file times.json wrote times in that zone.
         """
         done = self._times.exists() and not self._repairing.exists()
         batches = [] if done else self.batches()
@@ -146,7 +146,7 @@ class AppendTable:
         return [name for name in self.partition_by if kinds.get(name.lower()) == "timestamp"]
 
     def repair_times(self, in_utc: Callable[[str], str], *, dry_run: bool = False) -> int:
-        """Move the files of `local_times` to the directories of their times in UTC; return how many files that are.
+        """Move the files of `local_times` to the directories of their times in UTC; return the number of files.
 
         ``in_utc`` returns a time of the written zone, as text, in UTC. A repair that was killed is completed by the
         next one; until then `check` fails.
@@ -246,7 +246,7 @@ class AppendTable:
     def _renamed(self, moves: Mapping[str, str]) -> bytes:
         """Return the manifest with the new names of files.
 
-        Its lines keep their lengths, because tables that follow this one remember a place in it.
+        Its lines keep their lengths, because tables that follow this one remember an offset in it.
         """
         lines = []
         for line in whole_lines(self._manifest):
@@ -330,7 +330,7 @@ class AppendTable:
 
 
 class _Written:
-    """What a writer needs of a manifest, updated from its new lines: a month has a line for each of its batches.
+    """A writer's summary of a manifest, updated from its new lines: a month has a line for each of its batches.
 
     ``last``: the number of each series' last batch. ``columns``: all columns in lower case, because readers
     ignore their case, with their types. ``file``: the first file.
@@ -388,7 +388,7 @@ class CompleteTable:
             )
 
     def prepare(self) -> None:
-        """Create the parent directory; raises as `check` does."""
+        """Create the parent directory. Raises as `check` does."""
         self.check()
         self.path.parent.mkdir(parents=True, exist_ok=True)
 

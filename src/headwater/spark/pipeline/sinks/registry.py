@@ -1,4 +1,4 @@
-"""The registry of sinks: what each supports and requires, and functions that create them by name.
+"""The registry of sinks: the modes and keys of each, and functions that create them by name.
 
 Declarations are checked against `SINKS` before Spark starts. A run creates its sinks with `append_sink` and
 `complete_sink`. Each sink is a module of its own, imported when such a sink is created.
@@ -19,7 +19,7 @@ Mode = Literal["append", "complete", "update"]
 
 @dataclass(frozen=True)
 class SinkKind:
-    """What a declaration may contain for a sink.
+    """The modes and keys that a declaration may contain for a sink.
 
     ``required`` and ``optional`` are keys of a table: ``path``, ``url``, ``stream``, ``partition_by``,
     ``key``, ``checkpoint`` and ``options``.
@@ -29,9 +29,9 @@ class SinkKind:
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     readable: bool = True
-    """Whether tables of mode complete can read it."""
+    """True if tables of mode complete can read it."""
     has_log: bool = False
-    """Whether a table of mode append has a log of its commits, which other tables can follow."""
+    """True if a table of mode append has a log of its commits, which other tables can follow."""
 
 
 SINKS: Final[Mapping[str, SinkKind]] = {

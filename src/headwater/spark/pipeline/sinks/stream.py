@@ -1,7 +1,7 @@
 """Tables as streams: the rows of each batch become entries of another stream, once.
 
 A batch is one transaction of the sink (spark/sink): its application is the query's id from the checkpoint's
-metadata, and its version is the batch's number. So the record of what has been published is in the store,
+metadata, and its version is the batch's number. So the record of the last published batch is in the store,
 next to the stream, and a replay adds nothing.
 """
 

@@ -1,9 +1,9 @@
 """The files that each commit added to a table.
 
-Rule 1. A position counts what cannot change any more: bytes of a manifest, versions of a Delta table.
+Rule 1. A position counts units that cannot change any more: bytes of a manifest, versions of a Delta table.
 Rule 2. A position belongs to one table: one that was removed and made again is an error, not new rows.
-Rule 3. Rows only come. A commit that removes rows is an error; one that only rewrites files (OPTIMIZE) has
-        no rows.
+Rule 3. Rows are only added. A commit that removes rows is an error; one that only rewrites files (OPTIMIZE)
+        has no rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AddedFile(NamedTuple):
-    """A Parquet file with its partition's values; ``rows`` is None if the log does not say."""
+    """A Parquet file with its partition's values; ``rows`` is None if the log does not have the number."""
 
     path: str
     values: dict[str, str | None]

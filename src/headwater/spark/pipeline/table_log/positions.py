@@ -1,4 +1,4 @@
-"""Up to where a query has read the log of a table, and the offset that Spark logs for it."""
+"""The position up to which a query has read the log of a table, as the offset that Spark logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 
 class LogPosition(NamedTuple):
-    """Up to where a table's log was read. ``table`` identifies the table; None before its first commit."""
+    """The position up to which a table's log was read. ``table`` is the table's id; None before its first commit."""
 
     table: str | None
     to: int

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NAME: Final = "headwater_table_log"
 
 _LEAST_BYTES: Final = 8 * 2**20
-"""Files of fewer bytes are read by one task: a task costs some milliseconds."""
+"""Minimum size of a task's files, except for the last task: a task costs some milliseconds."""
 
 
 class TableLogSource(DataSource):
@@ -100,7 +100,7 @@ class TableLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_of(NOTHING)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Read all commits at once: a watermark then drops no row for being later than one in another commit."""
+        """Read all commits at once, so that a watermark does not drop rows that are late compared to another commit."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -108,7 +108,7 @@ class TableLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._log.end()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        """Return the end of the next batch; raises `DataLoss` if the table is another one."""
+        """Return the end of the next batch. Raises `DataLoss` if the table is another one."""
         self._pauses.wait()
         before = position_of(start)
         end = checked(self._path, before, self._target or self._log.end())
@@ -142,7 +142,7 @@ class TableLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from rows_of(file, schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to release."""
+        """Do nothing: a batch holds no resources."""
 
 
 # --- the rows of a table's Parquet files ----------------------------------------------------------
