@@ -1,8 +1,8 @@
 """Headwater: a stream store compatible with Redis Streams, a worker framework with at-least-once
 delivery, and a Spark source and sink with pipelines that turn streams into tables.
 
-Public names are imported on first access (PEP 562), so ``import headwater`` loads only what a program
-uses: no redis, no asyncio, no rich, no pyspark.
+Public names are imported on first access (PEP 562), so ``import headwater`` loads only the modules that a
+program uses: no redis, no asyncio, no rich, no pyspark.
 
 >>> import headwater
 >>> headwater.StreamID.parse("1526569498055-0").ms
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headwater.common.model import StreamID as StreamID
     from headwater.errors import HeadwaterError as HeadwaterError
     from headwater.journal.log.report import RecoveryReport as RecoveryReport
-    from headwater.messages import DeadLetter as DeadLetter
+    from headwater.messages.dead import DeadLetter as DeadLetter
     from headwater.version import __version__ as __version__
     from headwater.worker import Again as Again
     from headwater.worker import App as App
@@ -54,7 +54,7 @@ _HOMES = {
     "Backoff": "headwater.worker",
     "Batch": "headwater.worker",
     "Dead": "headwater.worker",
-    "DeadLetter": "headwater.messages",
+    "DeadLetter": "headwater.messages.dead",
     "Delivery": "headwater.worker",
     "Ending": "headwater.worker",
     "Entry": "headwater.common.model",

@@ -1,4 +1,4 @@
-"""Which modules are compiled, and whether an extension was compiled from the current sources.
+"""List of compiled modules, and a check that each extension was compiled from the current sources.
 
 A module is *hot* if there is a ``.pxd`` file next to its ``.py`` file. The ``.pxd`` gives the C types, and
 its presence puts the module on the list of modules to compile. Each extension contains the digest of the
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MARK = "headwater-sources:"
-"""Precedes the digest in an extension's data."""
+"""Text that precedes the digest in an extension's data."""
 
 SHARED = "headwater._shared"
 """The extension that all others import. Cython writes it; it has no source."""
@@ -33,7 +33,7 @@ class HotModule(NamedTuple):
     source: Path
 
     def digest(self) -> str:
-        """The SHA-256 of everything that the compiled form depends on, as 64 hex digits.
+        """Return the SHA-256 of everything that the compiled form depends on, as 64 hex digits.
 
         That is the module's own source and every ``.pxd`` of the package: the layout of a C struct that a
         ``.pxd`` declares is compiled into each module that uses it.
@@ -46,16 +46,16 @@ class HotModule(NamedTuple):
         return found.hexdigest()
 
     def extension(self) -> Path | None:
-        """The extension next to the source that this Python would load; None if there is none."""
+        """Return the extension next to the source that this Python would load, or None."""
         return _extension_of(self.source)
 
     def compiled_digest(self) -> str | None:
-        """The digest in the extension; None if there is no extension or it has no digest."""
+        """Return the digest in the extension; None if the extension does not exist or has no digest."""
         extension = self.extension()
         return digest_in(extension, self.name) if extension else None
 
     def state(self) -> str:
-        """``compiled``, ``plain``, or ``stale``: compiled from sources that have been edited since."""
+        """Return ``compiled``, ``plain``, or ``stale``: compiled from sources that have been edited since."""
         loaded = sys.modules.get(self.name)
         origin = getattr(getattr(loaded, "__spec__", None), "origin", None)
         extension = self.extension()
@@ -75,12 +75,12 @@ def _extension_of(source: Path) -> Path | None:
 
 
 def shared_extension(package: Path) -> Path | None:
-    """Return `SHARED` in the directory of the package ``headwater``; None if there is none."""
+    """Return the extension `SHARED` in the directory of the package ``headwater``, or None."""
     return _extension_of(package / f"{SHARED.rpartition('.')[2]}.py")
 
 
 def digest_in(extension: Path, name: str) -> str | None:
-    """The digest that the extension of the module ``name`` contains; None if it contains none."""
+    """Return the digest that the extension of the module ``name`` contains, or None."""
     wanted = re.escape(f"{MARK}{name}:".encode()) + rb"([0-9a-f]{64})"
     found = re.search(wanted, extension.read_bytes())
     return found[1].decode() if found else None
@@ -94,7 +94,7 @@ def _pure_is_installed() -> bool:
 def hot_modules(package: Path) -> list[HotModule]:
     """Return every hot module in the directory of the package ``headwater``, sorted by name."""
     found = []
-    # A server asks before it serves its first client, and `Path.rglob` takes twice as long.
+    # A server calls this before it serves its first client, and `Path.rglob` takes twice as long.
     for directory, _, files in os.walk(package):
         sources = {name[:-3] for name in files if name.endswith(".py")}
         hot = sources.intersection(name[:-4] for name in files if name.endswith(".pxd"))

@@ -1,4 +1,4 @@
-"""Substitutes for what compiled files import from Cython, so that the same code runs without Cython.
+"""Substitutes for the names that compiled files import from Cython, so that the same code runs without Cython.
 
 >>> compiled
 False
@@ -12,10 +12,10 @@ compiled = False
 
 
 def cast(_type: Any, value: Any, **_options: Any) -> Any:
-    """Return ``value`` unchanged: plain Python has no other type for it."""
+    """Return ``value`` unchanged, because plain Python has no other type for it."""
     return value
 
 
 def address(value: Any) -> Any:
-    """Return ``value`` itself: plain Python has no addresses."""
+    """Return ``value`` itself, because plain Python has no addresses."""
     return value

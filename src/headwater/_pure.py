@@ -18,8 +18,8 @@ class SourceOnlyFinder:
     def find_spec(
         name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the source of a module ``headwater.…``; None for other modules, and if there is no
-        source."""
+        """Return the spec of the source of a module ``headwater.…``; None for other modules, and if the source
+        does not exist."""
         if not name.startswith("headwater.") or path is None:
             return None
         for directory in path:

@@ -1,6 +1,6 @@
 """All errors that a caller of Headwater can get.
 
-Each message says what is wrong, where, and how to solve it. Errors of the wire (`CommandError`) have
+Each message names the problem, its place, and the solution. Errors of the wire (`CommandError`) have
 exactly the text that Redis sends, because clients match on it.
 """
 
@@ -45,7 +45,7 @@ class StoreUnusable(HeadwaterError):
 
 
 class JournalDamaged(HeadwaterError):
-    """A record before the journal's tail is damaged. Names the file, the offset and what was found there.
+    """A record before the journal's tail is damaged. Names the file, the offset and the bytes found there.
 
     Nothing on disk has been changed when this is raised.
     """
@@ -93,7 +93,7 @@ class OutcomeUnknown(Disconnected):
         self.added = list(added)
         """The ids of the messages that were added."""
         self.unknown = unknown
-        """How many messages may have been added."""
+        """Number of messages that may have been added."""
 
 
 class NotReplicated(HeadwaterError):
@@ -109,9 +109,9 @@ class NotReplicated(HeadwaterError):
         self.added = [id] if id else []
         """The ids of all entries of the call that were added."""
         self.missing: list[int] = []
-        """The places in the call of the messages that were not sent."""
+        """The indexes in the call, from 0 on, of the messages that were not sent."""
         self.replicas = replicas
-        """How many replicas confirmed it."""
+        """Number of replicas that confirmed the message."""
 
 
 class DeclarationError(HeadwaterError):

@@ -26,8 +26,8 @@ def headwater_worker() -> Iterator[Callable[..., SyncAppTest]]:
             assert t.deliveries(bill) == [1, 2]
 
     Calling it returns a `SyncAppTest`: the store is in memory, and only the test advances the clock.
-    ``headwater_worker(app, use={open_db: FakeDb()})`` passes this value to handlers instead of what the
-    provider ``open_db`` returns. Several apps can run in one test. pytest finds the fixture if Headwater is
+    ``headwater_worker(app, use={open_db: FakeDb()})`` passes this value to handlers instead of the result of
+    the provider ``open_db``. Several apps can run in one test. pytest finds the fixture if Headwater is
     installed.
     """
     with ExitStack() as stack:

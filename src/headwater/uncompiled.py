@@ -1,8 +1,8 @@
 """Warns once when modules that are meant to be compiled run as plain Python.
 
-Plain Python is correct and many times slower (docs/reference/performance.md). It is what an installation
-without a wheel and without a C compiler gets, so a user has to be told. ``HEADWATER_PURE=1`` asks for it,
-and warns of nothing.
+Plain Python is correct and many times slower (docs/reference/performance.md). An installation without a
+wheel and without a C compiler runs it, so the user is warned. ``HEADWATER_PURE=1`` requests it, without a
+warning.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class NotCompiled(UserWarning):
 
 
 def notice() -> str | None:
-    """Return what to tell a user of a plain installation; None if every hot module is compiled or plain Python was
-    asked for."""
+    """Return the warning for a user of a plain installation; None if every hot module is compiled or plain Python
+    was requested."""
     if os.environ.get("HEADWATER_PURE") == "1":
         return None
     modules = hot_modules(Path(__file__).parent)
@@ -38,7 +38,7 @@ def notice() -> str | None:
 
 @cache
 def warn_once() -> None:
-    """Warn the first caller of this process of a plain installation (`NotCompiled`)."""
+    """Warn the first caller in this process about a plain installation (`NotCompiled`)."""
     text = notice()
     if text is not None:
         warnings.warn(text, NotCompiled, stacklevel=3)

@@ -5,8 +5,8 @@ sync | aio          subclasses of redis.Redis | of redis.asyncio.Redis
   client            redis-py's client, with the recovery report of an embedded store
   guarded           connections that repeat a command only if running it twice does no harm
   embedded          a socket | a stream without a network
-  loop_timer        (aio) ticks an embedded store at its deadlines
   cluster           clients of clusters
+  owner             (sync) a client of the node that owns one key
   sentinel          connections to the primary that Sentinels name
 
 Shared by both; these modules hold no connection:
@@ -17,19 +17,19 @@ server_url          parses the urls of servers
 redaction           removes secrets from urls
 direct              a connection without redis-py, for programs that must start fast
 
-guarded             what to do after a failure
-attempts            what an attempt has sent, and whether it may be sent again
-repeatable          which commands may run twice, and how long each may block
+guarded             the retry policy of a connection
+attempts            the commands sent in an attempt; decides whether they may be sent again
+repeatable          lists the commands that may run twice; reads how long a command may block
 
 cluster_calls       the calls of a cluster client
-routing             which node of a cluster gets which command
+routing             chooses the node of a cluster for each command
 slots               slot owners and first keys
-primary             which server the Sentinels name
+primary             finds the primary that Sentinels name
 
 embedded_opening    opens the store that a url names
 embedded_url        parses headwater:// urls
 embedded_store      a node that runs in this process
 embedded_transport  the client's end of a session
 handles             counts the clients of each embedded store
-reentrancy          guards of a turn
+reentrancy          guards a turn against signals and finalizers
 """

@@ -26,7 +26,7 @@ NEVER_AGAIN = (AuthenticationError, AuthorizationError)
 
 
 class Sent:
-    """What one connection has sent since the current attempt began.
+    """The commands that one connection has sent since the current attempt began.
 
     >>> sent = Sent()
     >>> sent.note([("XREADGROUP", "GROUP", "g", "c", "BLOCK", 1500, "STREAMS", "orders", ">")])
@@ -38,9 +38,9 @@ class Sent:
 
     def __init__(self) -> None:
         self.count = 0
-        """How many commands were sent."""
+        """Number of commands sent."""
         self.unrepeatable = ""
-        """Name of the first command that must not run twice; empty while there is none."""
+        """Name of the first command that must not run twice; empty if all may."""
         self.wait = 0.0
         """Seconds that the commands may block, in total; infinity for no limit."""
         self._watching = self._queueing = False
@@ -50,12 +50,12 @@ class Sent:
 
     @property
     def may_repeat(self) -> bool:
-        """Whether everything sent in this attempt may be sent again."""
+        """True if everything sent in this attempt may be sent again."""
         return not self.unrepeatable and not self._held
 
     @property
     def only_one(self) -> bool:
-        """Whether this attempt sent a single command, on a connection without WATCH or MULTI."""
+        """True if this attempt sent a single command, on a connection without WATCH or MULTI."""
         return self.count == 1 and not self._held
 
     def begin(self) -> Attempt:

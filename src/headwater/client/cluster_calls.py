@@ -55,11 +55,11 @@ class ClusterCalls:
         self._nodes: dict[NodeAddress, Any] = {}
         self._lock = threading.Lock()
         self._stays_direct = router.stays and not router.topology.cluster
-        """Whether the client uses one connection to what may be a single server (see `routing`, rule 4)."""
+        """True while the client stays on one connection and its server may be a single one (`routing`, rule 4)."""
 
     @property
     def routed(self) -> bool:
-        """Whether commands go to several nodes; false until the server turns out to be a cluster's node."""
+        """True if commands go to several nodes; False until the server turns out to be a node of a cluster."""
         return self._router.topology.cluster
 
     def redirected(
@@ -147,7 +147,7 @@ class ClusterCalls:
         self._router.topology.doubt(node)
 
     def _driven(self, routing: Routing) -> Procedure[list[Any]]:
-        """Send the parts that the router yields; return its replies."""
+        """Send the parts that the router yields; return the replies that it collects."""
         try:
             part = next(routing)
             while True:

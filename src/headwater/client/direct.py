@@ -18,17 +18,17 @@ from headwater.errors import Disconnected
 _CHUNK_BYTES: Final = 262_144
 
 PROBE_SECONDS: Final = 2.0
-"""How long a server may take to show whether it speaks TLS."""
+"""Maximum time for a server to show whether it speaks TLS, in seconds."""
 
 
 class NotDirect(Exception):
-    """The server is a node of a cluster, whose other nodes only redis-py's client reaches."""
+    """Raised for a node of a cluster: a `DirectConnection` cannot reach the other nodes."""
 
 
 class DirectConnection:
     """A connection to the server at a ``redis://``, ``valkey://`` or ``unix://`` url.
 
-    Raises `NotDirect`, what ``refused`` makes of an error reply to its greeting, `Disconnected` and `OSError`.
+    Raises `NotDirect`, `Disconnected`, `OSError`, and what ``refused`` makes of an error reply to the greeting.
     """
 
     def __init__(self, url: str, *, seconds: float, refused: Callable[[str], Exception]) -> None:
@@ -64,7 +64,7 @@ class DirectConnection:
             raise NotDirect
 
     def exchange(self, commands: Sequence[Sequence[str | bytes | int]]) -> list[Any]:
-        """Send commands together and return their replies; the reply to one that failed is what ``refused`` made."""
+        """Send commands together and return their replies. An error reply is the exception that ``refused`` made."""
         blocked = max((_block_ms(one) for one in commands), default=0)
         self._socket.settimeout(self._seconds + blocked / 1000)
         self._socket.sendall(b"".join(map(_packed, commands)))
@@ -114,8 +114,8 @@ def is_direct(url: str) -> bool:
 
 
 def tls_advice(url: str) -> str | None:
-    """Find out whether a connection failed because only one side speaks TLS. Return what to do about it, None if it is
-    not so. No credentials are sent."""
+    """Find out whether a connection failed because only one side speaks TLS. Return advice if so, otherwise None.
+    No credentials are sent."""
     try:
         parts = urlsplit(url)
         place = (unquote(parts.hostname or "localhost"), parts.port or 6379)
@@ -136,7 +136,7 @@ def _speaks_tls(place: tuple[str, int]) -> bool:
     context.check_hostname, context.verify_mode = (
         False,
         ssl.CERT_NONE,
-    )  # it is only asked whether it is TLS
+    )  # only the protocol is tested, not the certificate
     try:
         with socket.create_connection(place, PROBE_SECONDS) as plain:
             context.wrap_socket(plain).close()
@@ -163,7 +163,7 @@ def _database(parts: SplitResult) -> str:
 
 
 def _block_ms(command: Sequence[str | bytes | int]) -> int:
-    """Return how long a read may block, 0 for other commands."""
+    """Return the milliseconds that a read may block; 0 for other commands."""
     if command[0] != "XREAD":
         return 0
     options = command[: command.index("STREAMS")]

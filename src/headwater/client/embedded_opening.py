@@ -91,7 +91,7 @@ def _open(address: EmbeddedAddress, clock: Clock | None) -> EmbeddedStore:
 def _refuse_other_settings(
     address: EmbeddedAddress, clock: Clock | None, store: EmbeddedStore
 ) -> None:
-    """Raise `ConfigError` if the open store has other settings than ``address`` and ``clock`` say."""
+    """Raise `ConfigError` if the settings of the open store differ from ``address`` and ``clock``."""
     wanted = address.config()
     for name in address.settings:
         there, here = store.node.services.config.get(name), wanted.get(name)

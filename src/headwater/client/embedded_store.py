@@ -29,11 +29,11 @@ from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
 TURN_BYTES = 1024 * 1024
-"""After this much input a turn is run, even if there is more: the replies of a turn stay in memory until
-it is committed, and other threads wait for its end."""
+"""Number of input bytes after which a turn is run, even if there is more input: the replies of a turn stay
+in memory until it is committed, and other threads wait for its end."""
 
 SHORTEST_PAUSE_S = 0.001
-"""The shortest wait for work that is due but cannot be done yet, such as on a full disk."""
+"""Minimum wait for work that is due but cannot be done yet, such as on a full disk, in seconds."""
 
 
 class Transport(Protocol):
@@ -44,7 +44,7 @@ class Transport(Protocol):
         ...
 
     def end(self) -> None:
-        """End the connection, which the store closes; called under the node's lock."""
+        """End the connection because the store closes it; called under the node's lock."""
         ...
 
 
@@ -58,7 +58,7 @@ class Sleeper(Protocol):
 
 class EmbeddedStore:
     """A node in this process and its sleepers. ``address`` is its name in errors. ``past`` are the files of a
-    node that `server.opening.open_past` has returned: its clock stands, so no command waits."""
+    node that `server.opening.open_past` has returned; the clock of such a node stands, so no command waits."""
 
     def __init__(
         self, node: Node, *, address: str, owned: bool = True, past: Files | None = None
@@ -66,10 +66,10 @@ class EmbeddedStore:
         self.node = node
         self.address = address
         self.owned = owned
-        """Whether the last handle closes the node; false for a node that the caller has made."""
+        """True if closing the last handle closes the node; False for a node that the caller has made."""
         self.users = 0
         self.closed = ""
-        """Why the store is closed; empty while it is open."""
+        """Reason why the store is closed; empty while it is open."""
         self._past = past
         self._process_id = os.getpid()
         self._generation = FORKS.generation
@@ -89,7 +89,7 @@ class EmbeddedStore:
 
     @property
     def here(self) -> bool:
-        """Whether this process opened the store; false in a forked child."""
+        """True in the process that opened the store; False in a forked child."""
         return self._generation == FORKS.generation
 
     # --- sessions -------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class EmbeddedStore:
         return None if due == inf else max(due - self.node.clock.monotonic(), 0.0)
 
     def add_sleeper(self, sleeper: Sleeper) -> None:
-        """Wake ``sleeper`` from now on when a deadline becomes earlier. The caller holds the node's lock."""
+        """Begin to wake ``sleeper`` when a deadline becomes earlier. The caller holds the node's lock."""
         self._sleepers[sleeper] = None
 
     def remove_sleeper(self, sleeper: Sleeper) -> None:
@@ -224,7 +224,7 @@ class EmbeddedStore:
             self._announce(self._next_deadline())
 
     def _announce(self, due: float) -> None:
-        """Wake the sleepers if ``due`` is earlier than the deadline that they know."""
+        """Wake the sleepers if ``due`` is earlier than the deadline last announced to them."""
         earlier, self._due = due < self._due, due
         if earlier:
             for sleeper in list(self._sleepers):

@@ -1,4 +1,4 @@
-"""Parses ``headwater://`` urls: which embedded store, its settings, and options of the client.
+"""Parses ``headwater://`` urls: the embedded store, its settings, and options of the client.
 
     headwater:///var/lib/orders?appendfsync=always    a store in a directory on disk
     headwater:///backup?at=2026-11-23T09:30:00Z       a store as it was then, read-only
@@ -28,10 +28,10 @@ SCHEME = "headwater"
 EXAMPLES = "headwater:///path/to/directory, headwater://memory or headwater://memory/name"
 
 _SETTINGS = [name for name, each in SETTINGS.items() if each.embedded is not EmbeddedUse.NEVER]
-"""The settings that a url may have."""
+"""Names of the settings that a url may have."""
 
 _ON_DISK = [name for name, each in SETTINGS.items() if each.embedded is EmbeddedUse.ON_DISK]
-"""The settings that a url may have only for a directory."""
+"""Names of the settings that a url may have only for a directory."""
 
 
 def _boolean(text: str) -> bool:
@@ -54,8 +54,8 @@ _CLIENT_OPTIONS: dict[str, Callable[[str], Any]] = {
 
 @dataclass
 class EmbeddedAddress:
-    """An embedded store: in ``directory``, or in memory if that is None. An empty ``name`` is a store that
-    no other client shares."""
+    """Address of an embedded store: in ``directory``, or in memory if that is None. A store with an empty
+    ``name`` is not shared with other clients."""
 
     url: str
     directory: Path | None = None
@@ -68,7 +68,7 @@ class EmbeddedAddress:
 
     @property
     def key(self) -> str | None:
-        """Identifies a store that clients of this process share; None for a store that is not shared."""
+        """Key under which clients of this process share the store; None for a store that is not shared."""
         if self.directory is not None:
             return f"dir:{self.directory}{self._moment}"
         return f"memory:{self.name}" if self.name else None
@@ -101,7 +101,7 @@ def parse_embedded(url: str) -> EmbeddedAddress:
     >>> parse_embedded("headwater://memory/orders?decode_responses=yes").options
     {'decode_responses': True}
 
-    Raises `ConfigError`, which names the url, what is wrong in it and the remedy.
+    Raises `ConfigError`, which names the url, the fault and the remedy.
     """
     parts = urlsplit(url)
     assert parts.scheme == SCHEME, "the caller checks the scheme"

@@ -1,9 +1,9 @@
-"""Guarded connections of redis-py, shared by `sync.guarded` and `aio.guarded`: they wait as long as a
-command may block, and repeat a command only if running it twice does no harm.
+"""The retry policy of guarded connections, shared by `sync.guarded` and `aio.guarded`. They wait as long as
+a command may block, and repeat a command only if running it twice does no harm.
 
-redis-py decides in one object whether to retry, the connection's ``retry``: every command, pipeline and
-subscription uses it. So a connection class with a `GuardedPolicy` is the only replacement needed. Its
-rules are those of `attempts`, and two more:
+In redis-py one object decides whether to retry: the connection's ``retry``, which every command, pipeline
+and subscription uses. So only the connection class is replaced, by one with a `GuardedPolicy`. It keeps
+rules 1 to 4 of `attempts`, and two more:
 
 Rule 5. Connecting and the health check happen before a command is noted as sent: if they fail, the
         command was not sent.
@@ -78,8 +78,8 @@ class GuardedPolicy(AbstractRetry[Any]):
 
 
 def name_cluster(error: AskError, connection: Any) -> None:
-    """Name in a redirection's message the url of the cluster, because the client of a single server does
-    not follow redirections."""
+    """Add the url of the cluster to a redirection's message: the client of a single server does not follow
+    redirections."""
     here = NodeAddress(getattr(connection, "host", ""), getattr(connection, "port", 0))
     there = NodeAddress(error.host or here.host, error.port)
     scheme = "rediss" if hasattr(connection, "check_hostname") else "redis"

@@ -81,12 +81,12 @@ class StoreHandle:
 _shared_by_key: dict[str, _Shared] = {}
 _shared_by_node: WeakValueDictionary[int, _Shared] = WeakValueDictionary()
 _open: set[EmbeddedStore] = set()
-"""The stores that are closed at the end of the process."""
+"""The stores to close at the end of the process."""
 
 
 def open_handle(key: str | None, make: Callable[[], EmbeddedStore]) -> StoreHandle:
-    """Return a handle on the store of ``key``. ``make`` opens it if it is not open; with None for ``key``,
-    always.
+    """Return a handle on the store of ``key``. ``make`` opens the store if it is not open. If ``key`` is
+    None, ``make`` always opens a new one.
 
     Raises what ``make`` raises.
     """

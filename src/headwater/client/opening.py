@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 
 RESPONSE_SECONDS = 30.0
-"""How long a reply may take by default. A store does not reply while it replays its journal."""
+"""Default maximum time to wait for a reply, in seconds. A store does not reply while it replays its journal."""
 
 CONNECT_RETRIES = 10
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
-"""How often a lost connection is retried, and the pauses between: redis-py's defaults, about four seconds
-in total, which is usually longer than a restart of the server takes."""
+"""Number of retries after a lost connection, and the first and longest pause between them, in seconds.
+They are redis-py's defaults, about four seconds in total: usually longer than a restart of the server."""
 
 
 @dataclass(frozen=True)
 class ClientClasses(Generic[C]):
-    """The classes a client is made of: redis-py's, and those derived from them here."""
+    """The classes that make up a client: redis-py's, and those derived from them here."""
 
     client: Callable[..., C]
     cluster_client: Callable[..., C]
@@ -60,7 +60,7 @@ class ClientClasses(Generic[C]):
     retry: Callable[..., AbstractRetry[Any]]
     parse_url: Callable[[str], Any]
     one_connection_per_node: bool
-    """Whether a cluster client can be limited to one connection to each node."""
+    """True if a cluster client can be limited to one connection to each node."""
 
 
 def open_client(
@@ -99,12 +99,12 @@ def open_cluster(
 ) -> C:
     """Return a client of the cluster at ``url``, or of the server there, that follows redirections.
 
-    Clients that share a ``topology`` share what they learn of the cluster. Commands without a key go to
+    Clients that share a ``topology`` share their knowledge of the cluster. Commands without a key go to
     the node of the key ``home``. With ``stays`` the client uses one connection to one node: see `routing`,
     rule 4.
     """
     single = (single_connection_client or stays) and classes.one_connection_per_node
-    # A node's client does not retry: another node may have taken its place.
+    # The client of a node does not retry: another node may have replaced that node.
     once = classes.retry(NoBackoff(), 0)
     retry = options.get("retry", default_retry(classes)) or once
     options["retry"] = once
@@ -134,7 +134,7 @@ def server_pool(classes: ClientClasses[Any], url: str, options: dict[str, Any]) 
     arguments: dict[str, Any] = {
         "socket_timeout": RESPONSE_SECONDS,
         "retry": default_retry(classes),
-        # Costs a round trip at each connect, and only Redis's cloud supports it. While it is on,
+        # They cost a round trip at each connect, and only Redis's cloud supports them. With them,
         # redis-py also considers a connection with an unread reply healthy.
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
         **options,
@@ -177,7 +177,7 @@ def parsed(url: str, parse_url: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def refuse_unknown(url: str, pool: Any) -> None:
-    """Raise `ConfigError` for an unknown parameter: make a connection object, which is never opened."""
+    """Raise `ConfigError` for an unknown parameter, by making a connection object that is never opened."""
     try:
         pool.connection_class(**pool.connection_kwargs)
     except TypeError as error:
@@ -192,7 +192,7 @@ def _client_over(classes: ClientClasses[C], pool: Any, *, single: bool) -> C:
 
 
 def _owning(client: C) -> C:
-    """Return ``client``, which from now on closes its pool when it is closed."""
+    """Return ``client``, after making it close its pool when it is closed."""
     closing: Any = client
     closing.auto_close_connection_pool = True
     return client

@@ -3,7 +3,7 @@
 Rule 1. Each new connection asks the Sentinels, so reconnecting follows a failover: Redis closes the
         connections of a primary that Sentinels demote.
 Rule 2. If the named server is already a replica, the connection is closed at once. A server that
-        became a replica later replies READONLY: then the next command connects again.
+        becomes a replica later replies READONLY; then the next command connects again.
 Rule 3. The caller receives the READONLY reply: it means that the command did not run.
 """
 
@@ -20,7 +20,7 @@ from headwater.client.drivers import Procedure
 from headwater.client.server_url import NodeAddress, SentinelAddress
 
 ASK_SECONDS = 2.0
-"""How long a Sentinel may take to reply before the next one is asked."""
+"""Maximum time to wait for a Sentinel's reply before the next one is asked, in seconds."""
 
 
 class Primary:

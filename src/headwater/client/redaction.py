@@ -11,7 +11,7 @@ def redacted(url: str) -> str:
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
-        # Shown, so that a missing scheme is visible, unless it may contain a password.
+        # The text is shown, so that a missing scheme is visible, unless it may contain a password.
         return "***" if "@" in url or "?" in url else url
     rest, question, _query = rest.partition("?")
     # A password may contain "/", so everything before the last "@" counts as the user part.

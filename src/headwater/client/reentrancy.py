@@ -1,9 +1,9 @@
-"""Guards a turn against code that Python runs in its middle: signal handlers and finalizers.
+"""Guards a turn against code that Python runs in the middle of it: signal handlers and finalizers.
 
-Rule 1. Leaving a turn in its middle would leave the state half changed and the node unusable. A turn
+Rule 1. Leaving a turn in the middle would leave the state half changed and the node unusable. A turn
         takes microseconds, so `KeyboardInterrupt` is raised at its end.
-Rule 2. A finalizer that the garbage collector runs within a turn must not enter a store: the objects
-        that it closes are closed when the thread has left the store.
+Rule 2. A finalizer that the garbage collector runs within a turn must not enter a store. The objects
+        that it closes are closed after the thread has left the store.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SIGINT = int(signal.SIGINT)
 
 _set = getattr(_signal, "signal", signal.signal)
 _get = getattr(_signal, "getsignal", signal.getsignal)
-"""`signal.signal` without its conversion to an enumeration member. For a handler that conversion fails,
+"""`signal.getsignal` without its conversion to an enumeration member. That conversion fails for a handler,
 and its error text contains the handler's repr. asyncio's handler refers to a task, whose repr takes
 40 us, longer than most turns."""
 
 
 class _InterruptGuard:
-    """Delays SIGINT from enter to exit in the main thread; does nothing in other threads."""
+    """Delays SIGINT until exit in the main thread; does nothing in other threads."""
 
     def __init__(self) -> None:
         self._handler: Callable[[int, FrameType | None], Any] | None = None
@@ -61,11 +61,11 @@ class _InterruptGuard:
 
 
 INTERRUPT_GUARD = _InterruptGuard()
-"""``with INTERRUPT_GUARD: node.turn(...)``. It must not be nested."""
+"""Used as ``with INTERRUPT_GUARD: node.turn(...)``. It must not be nested."""
 
 
 class _ReentrancyGuard(threading.local):
-    """Counts how deep this thread is within stores, and holds calls until it has left them all."""
+    """Counts the stores that this thread has entered, and holds calls until it has left them all."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -90,7 +90,7 @@ class _ReentrancyGuard(threading.local):
 
 
 REENTRANCY_GUARD = _ReentrancyGuard()
-"""``with REENTRANCY_GUARD, lock:`` around all code that holds a lock of a store."""
+"""Used as ``with REENTRANCY_GUARD, lock:`` around all code that holds a lock of a store."""
 
 
 def run_outside(action: Callable[[], None]) -> None:

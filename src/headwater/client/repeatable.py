@@ -1,8 +1,8 @@
-"""Which commands may run twice, and how long a reply may take.
+"""Decides whether a command may run twice, and reads how long it may block.
 
 Rule 1. A command is *repeatable* if running it twice has the effect of running it once: reads, commands
-        about the connection itself, XACK, XADD with an idempotent id. All other commands are not
-        repeatable, and unknown commands are not either.
+        about the connection itself, XACK, XADD with an idempotent id. No other command is repeatable,
+        and no unknown one.
 Rule 2. A reply may take as long as its command may block (BLOCK), plus the usual time.
 
 A command is the sequence of its arguments, as passed to a client library.
@@ -76,7 +76,7 @@ def command_name(command: Command) -> str:
 
 
 def is_repeatable(command: Command) -> bool:
-    """Return whether running the command twice has the effect of running it once; EXEC alone never has.
+    """Return whether running the command twice has the effect of running it once; False for EXEC alone.
 
     >>> is_repeatable(("XLEN", "orders")), is_repeatable(("XADD", "orders", "*", "a", "1"))
     (True, False)
@@ -94,7 +94,7 @@ def is_repeatable(command: Command) -> bool:
 
 
 def wait_seconds(command: Command) -> float:
-    """Return how many seconds the command may block in the store; infinity for no limit.
+    """Return the seconds that the command may block in the store; infinity for no limit.
 
     >>> wait_seconds(("XREAD", "BLOCK", 0, "STREAMS", "orders", "$"))
     inf
@@ -107,7 +107,7 @@ def wait_seconds(command: Command) -> float:
 
 
 OPTIONS: Final = 32
-"""Within how many words a read has all its options."""
+"""Number of words at the beginning of a read that include all its options."""
 
 
 @lru_cache(maxsize=1024)
@@ -153,8 +153,8 @@ def _block(words: list[str]) -> float:
 
 
 def _limit(word: str, per_second: int) -> float:
-    """Return a time limit in seconds; 0 means no limit. Words that are not a valid limit count as no
-    wait: the store rejects them at once."""
+    """Return a time limit in seconds; infinity if ``word`` is 0, which means no limit. A word that is not a
+    valid limit counts as 0 seconds, because the store rejects it at once."""
     try:
         limit = float(word)
     except ValueError:
@@ -165,7 +165,7 @@ def _limit(word: str, per_second: int) -> float:
 
 
 def _argument(index: int, *, per_second: int = 1) -> Callable[[list[str]], float]:
-    """Return a function that reads a time limit from a fixed place."""
+    """Return a function that reads a time limit from the word at ``index``."""
 
     def limit(words: list[str]) -> float:
         return _limit(words[index], per_second) if -len(words) <= index < len(words) else 0.0

@@ -1,4 +1,4 @@
-"""Decides which node of a cluster gets which command, and follows redirections.
+"""Chooses the node of a cluster for each command, and follows redirections.
 
     commands ──▶ Router ──[Part]──▶ driver ──▶ the client of one node
                         ◀─[Answer]─
@@ -38,10 +38,10 @@ from headwater.client.slots import Topology, first_key, parse_slots, slot_of
 from headwater.errors import ConfigError
 
 ROUNDS: Final = 8
-"""How many redirections one call follows; after that its reply is the last one."""
+"""Maximum number of redirections that one call follows. After that, its reply is the last redirection."""
 
 ASKED_BLOCK_MS: Final = 100
-"""The longest BLOCK of a read on a moving slot: CLIENT UNBLOCK cannot reach it on that node."""
+"""Maximum BLOCK of a read on a moving slot, in milliseconds: CLIENT UNBLOCK cannot reach it on that node."""
 
 
 class SlotMoved(RedisConnectionError):
@@ -76,7 +76,7 @@ class Unit(NamedTuple):
     asked: NodeAddress | None = None
     """The node that already has the slot's keys, while the slot moves there."""
     crosses: bool = False
-    """Whether the unit is a transaction on several slots, which no node runs."""
+    """True if the unit is a transaction on several slots, which no node runs."""
 
 
 _SLOTS = QueuedCommand((b"CLUSTER", b"SLOTS"))
@@ -96,8 +96,8 @@ class Router:
     def route(
         self, commands: Sequence[QueuedCommand], replies: Sequence[Any] | None = None
     ) -> Routing:
-        """Run the commands and return their replies. ``replies``, if given, are those of a server that was
-        not known to be a cluster's node: then only the commands that it redirected are sent."""
+        """Run the commands and return their replies. ``replies``, if given, come from a server that was not
+        known to be a node of a cluster; then only the commands that it redirected are sent."""
         found: list[Any] = list(replies or [None] * len(commands))
         units = _units(commands)
         if replies is not None:
@@ -133,7 +133,7 @@ class Router:
         return found
 
     def located(self) -> Routing:
-        """Ask the cluster which nodes own slots, and return them, whatever is known."""
+        """Ask the cluster which nodes own slots, even if they are known, and return them."""
         refused = yield from self._load()
         if refused is not None:
             raise refused
@@ -149,8 +149,8 @@ class Router:
     def _kept_to_watching(
         self, units: list[Unit], commands: Sequence[QueuedCommand], found: list[Any]
     ) -> list[Unit]:
-        """Return the units without the transactions that would run on a node that does not watch; their
-        replies in ``found`` become TRYAGAIN."""
+        """Return the units without the transactions that would run on a node that does not watch a key. The
+        replies of those transactions in ``found`` become TRYAGAIN."""
         if not self._watching:
             return units
         kept = []

@@ -35,7 +35,7 @@ SCHEMES: Final = (
 """All schemes of servers."""
 
 SERVER_EXAMPLES: Final = "redis://…, rediss://…, unix://…, redis+cluster://…, redis+sentinel://…"
-"""The urls of servers, for errors. ``valkey`` may replace ``redis``."""
+"""Forms of the urls of servers, for errors. ``valkey`` may replace ``redis``."""
 
 REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -55,7 +55,7 @@ class NodeAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterAddress:
-    """Some nodes of a cluster; ``scheme``, ``user`` and ``query`` apply to all of its nodes."""
+    """Some nodes of a cluster. ``scheme``, ``user`` and ``query`` apply to all nodes of the cluster."""
 
     scheme: str
     user: str
@@ -81,7 +81,7 @@ class SentinelAddress:
     server_url: str
     """The url of the server, with a placeholder for its host."""
     username: str | None
-    """The user of the Sentinels; ``password`` is theirs too."""
+    """User name for the Sentinels; ``password`` is for them too. None if the url gives none."""
     password: str | None
     tls: bool
 
@@ -117,8 +117,8 @@ def is_sentinel(url: str) -> bool:
 
 
 def may_be_node(url: str) -> bool:
-    """Return whether a url names one server that may turn out to be a node of a cluster, that is,
-    database 0 of a server: a node has only that one.
+    """Return whether a url names one server that may turn out to be a node of a cluster: it names database
+    0, the only one of a node.
 
     >>> may_be_node("redis://host:7000"), may_be_node("redis://host/2"), may_be_node("unix:///socket")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""How long a connection has been silent. The deadlines of guarded connections count nothing else.
+"""Measures how long a connection has been silent. The deadlines of guarded connections count only silence.
 
 Rule 1. A deadline has passed when no byte has moved for its time, in either direction. The system knows the bytes
         that the peer has acknowledged, and those that have arrived. So a large command, or a large reply, takes the
@@ -7,10 +7,10 @@ Rule 2. A peer that has acknowledged a part of a large command may still pass it
         second for every `PASSED_ON` bytes.
 Rule 3. Nothing lasts for ever: a transfer that moves fewer than `SLOWEST` bytes a second ends after
         `MOST_DEADLINES` deadlines.
-Rule 4. Time in which this process did not run does not count. Nor does it for a thread, of which a command is looked
-        at only while nothing arrives: there rule 3 does not bound a peer that sends a byte in each quarter.
-Rule 5. Where the system does not tell (unix sockets, other systems than Linux), the deadline is for the whole
-        command, or for the next bytes of a reply.
+Rule 4. Time in which this process did not run does not count. A thread checks a connection only while nothing
+        arrives, so there rule 3 does not bound a peer that sends a byte between any two checks.
+Rule 5. Where the system does not report these bytes (unix sockets, systems other than Linux), the deadline is for the
+        whole command, or for the next bytes of a reply.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ LARGE: Final = 64 * 1024
 
 LOOKS: Final = 4
 LONGEST_PAUSE: Final = 0.75
-"""How often a connection is looked at within a deadline, and after how many seconds at the latest."""
+"""Number of times a connection is checked within a deadline, and the longest pause between two checks, in seconds."""
 
 MOST_DEADLINES: Final = 10
 SLOWEST: Final = 1_000
 PASSED_ON: Final = 1_000_000
-"""See the rules. In bytes a second."""
+"""The limits of rules 2 and 3; `SLOWEST` and `PASSED_ON` are in bytes per second."""
 
 _COUNTS: Final = struct.Struct("=120xQQ")
 """The beginning of `tcp_info`: the fields ``tcpi_bytes_acked`` and ``tcpi_bytes_received`` (Linux 4.1, tcp.h)."""
 
 
 def _moved(sock: Any) -> tuple[int, int] | None:
-    """Return how many bytes the peer has acknowledged, and how many have arrived; None if the system does not
-    tell."""
+    """Return the number of bytes that the peer has acknowledged, and of bytes that have arrived. Return None if the
+    system does not report them."""
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTS.size)
     except (OSError, AttributeError):
@@ -53,7 +53,7 @@ def _moved(sock: Any) -> tuple[int, int] | None:
 
 
 def pause_of(deadline: float) -> float:
-    """Return the seconds between two looks at a connection."""
+    """Return the seconds between two checks of a connection."""
     return min(deadline / LOOKS, LONGEST_PAUSE)
 
 
@@ -69,25 +69,25 @@ class Silence:
         self._first = _moved(sock) if size or PROGRESS.get() is not None else None
 
     def begin(self, deadline: float, wait: float, *, ago: float = 0.0) -> float:
-        """Begin to write the command or to wait for a reply; ``ago``: that many seconds before. Return in how many
-        seconds to call `look`."""
+        """Begin to write the command or to wait for a reply, or record that this began ``ago`` seconds before. Return
+        the seconds until `look` must be called."""
         self._began = self._moved_at = monotonic() - ago
         self._last = None
         pause = wait + pause_of(deadline)
         if (progress := PROGRESS.get()) is not None:
             progress.of = self
-            # So that a large reply is seen while its command might still block.
+            # This way a large reply is noticed while its command might still block.
             pause = min(pause, LONGEST_PAUSE)
         self._due = self._began + pause
         return pause
 
     def look(self, deadline: float, wait: float) -> float:
-        """Return in how many seconds to look again; 0 if the connection has been silent for ``deadline`` seconds, and
-        for the ``wait`` seconds that the command may block."""
+        """Check the connection. Return the seconds until the next check; 0 if the deadline has passed: ``deadline``
+        seconds of silence after the ``wait`` seconds that the command may block."""
         now = monotonic()
         late = now - self._due
         if late > pause_of(deadline):
-            # The process did not run. Or a thread looks only now, because it has received bytes meanwhile.
+            # Either the process did not run, or this is a thread that was receiving bytes until now.
             self._began += late
             self._moved_at += late
         found = _moved(self._sock)
@@ -120,17 +120,17 @@ class Silence:
 
     @property
     def sent(self) -> int:
-        """How many bytes of a large command the peer has acknowledged."""
+        """Number of bytes of a large command that the peer has acknowledged."""
         return self._since_first(_moved(self._sock))[0]
 
     @property
     def received(self) -> int:
-        """How many bytes of the reply have arrived."""
+        """Number of bytes of the reply that have arrived."""
         return self._since_first(_moved(self._sock))[1]
 
     @property
     def moved_at(self) -> float:
-        """When bytes were last seen to move, by the monotonic clock."""
+        """Time when bytes were last seen to move, by the monotonic clock in seconds."""
         return self._moved_at
 
     def _since_first(self, now: tuple[int, int] | None) -> tuple[int, int]:
@@ -141,7 +141,7 @@ class Silence:
 
 
 class TransferProgress:
-    """What the connection of a task moves at present, for reports. ``slow`` is called once for each transfer that
+    """The current transfer of a task's connection, for reports. ``slow`` is called once for each transfer that
     takes longer than a deadline."""
 
     def __init__(self, slow: Callable[[Silence], None] = lambda _silence: None) -> None:

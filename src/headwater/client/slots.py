@@ -1,7 +1,7 @@
-"""Which node of a cluster owns which slot, and which key of a command determines its slot.
+"""Records the owner of each slot of a cluster, and finds the key that determines a command's slot.
 
-Rule 1. Asking the cluster costs a round trip. It is done only when the owners are in doubt: at first,
-        after a redirection, after a lost connection. Routing a command asks nothing.
+Rule 1. Asking the cluster costs a round trip. It is asked only when the owners are in doubt: at first,
+        after a redirection, after a lost connection. Otherwise commands are routed without asking.
 Rule 2. All clients of a process that use the same cluster share a topology, also across threads.
 """
 
@@ -67,7 +67,7 @@ def _names(name: str | bytes) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _place(name: str, second: str) -> int:
-    """Return the index of the first key, `_NONE`, or how to find it: `_READS` or `_COUNTED`."""
+    """Return the index of the first key, `_NONE`, or the way to find it: `_READS` or `_COUNTED`."""
     if name in ("XREAD", "XREADGROUP"):
         return _READS
     if name in _COUNTED_NAMES:
@@ -104,14 +104,14 @@ class Topology:
     def __init__(self, nodes: Sequence[NodeAddress], *, cluster: bool) -> None:
         self.cluster = cluster
         self.fresh = False
-        """Whether the slots are up to date: the cluster has been asked, and nothing has contradicted its
+        """True if the slots are up to date: the cluster has been asked, and nothing has contradicted its
         reply since."""
         self._seeds = tuple(nodes)
         self._slots: list[NodeAddress | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._owners: list[NodeAddress] = []
         self._moved: dict[int, NodeAddress] = {}
-        """Owners of single slots, from redirections. Each takes precedence over CLUSTER SLOTS until that
-        agrees: the node that is asked for it may be the last to learn of a move."""
+        """Owners of single slots, from redirections. Each takes precedence over CLUSTER SLOTS until the two
+        agree: the node that is asked for the slots may be the last to learn of a move."""
         self._doubted: NodeAddress | None = None
         self._lock = threading.Lock()
 
@@ -162,8 +162,8 @@ def topology_of(url: str) -> Topology:
 
 
 def parse_slots(reply: Sequence[Any], asked: NodeAddress) -> list[NodeAddress | None]:
-    """Parse the reply of CLUSTER SLOTS from the node ``asked``. A node that does not know its own address
-    leaves the host empty: then the host of ``asked`` is used."""
+    """Parse the reply of CLUSTER SLOTS from the node ``asked``. If a node does not know its own address and
+    leaves the host empty, the host of ``asked`` is used."""
     slots: list[NodeAddress | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
     for row in reply:
         first, last, primary = int(row[0]), int(row[1]), row[2]

@@ -1,4 +1,4 @@
-"""What every package uses and that knows none of them: the data model's values, limits, clocks, names, logs.
+"""Modules that every package uses: the data model's values, limits, clocks, names, logs.
 
 It imports only `headwater.errors` and the standard library. Each module is one mechanism for the whole project; look
 here before writing a helper.

@@ -23,15 +23,15 @@ if not cython.compiled:  # clock.pxd calls clock_gettime
 
 
 class Clock(Protocol):
-    """A source of time. Durations are measured in monotonic time only: the wall clock can be set while
-    the store runs."""
+    """A source of time. Durations are measured in monotonic time only, because the wall clock can be set
+    while the store runs."""
 
     def now_ms(self) -> int:
-        """The wall clock's time in Unix milliseconds."""
+        """Return the wall clock's time in Unix milliseconds."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since an arbitrary start, never decreasing."""
+        """Return the seconds since an arbitrary start, never decreasing."""
         ...
 
 

@@ -8,14 +8,14 @@ from headwater.common.moments import UNITS, length_ms
 from headwater.errors import DeclarationError
 
 LONGEST_MS = 366 * 86_400_000
-"""366 days. A longer duration is more likely a wrong unit."""
+"""Maximum duration, 366 days. A longer one probably has a wrong unit."""
 
 
 def milliseconds(duration: str | timedelta, *, what: str = "duration", least_ms: int = 1) -> int:
     """Return a duration in whole milliseconds.
 
     Raises `DeclarationError` if it is not a number with a unit, is shorter than ``least_ms``, or is longer
-    than `LONGEST_MS`. The error calls it ``what``.
+    than `LONGEST_MS`. ``what`` is the name of the duration in the error.
 
     >>> milliseconds("1.5s"), milliseconds("5m"), milliseconds(timedelta(seconds=2))
     (1500, 300000, 2000)

@@ -1,4 +1,4 @@
-"""Detects whether this process is a fork of the one that opened a store: a child must not use it."""
+"""Detects that this process is a fork of the one that opened a store, which a child must not use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 class ForkGeneration:
     """The number of forks between the process that imported this module and the current one.
 
-    It is read at each turn: reading it is cheaper than reading the process id, which is a system call."""
+    It is read at each turn, because reading the process id is a system call and takes longer."""
 
     def __init__(self) -> None:
         self.generation = 0

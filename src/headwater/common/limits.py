@@ -19,34 +19,34 @@ MAX_INLINE_BYTES = 64 * 1024
 
 MAX_ARGUMENTS_BEFORE_AUTH = 10
 MAX_BULK_BYTES_BEFORE_AUTH = 16 * 1024
-"""What a client that has not authenticated may send: so many arguments, and so many bytes in each.
+"""Maximum number of arguments of a request, and of bytes in each, before the client has authenticated.
 Precedent: Redis, CVE-2021-32675."""
 
 MAX_INLINE_BYTES_BEFORE_AUTH = 16 * 1024
 """Maximum length of an inline request of such a client, which also has at most 10 words: a line is
-searched for words and quotes byte by byte. Precedent: none, Redis limits only what headers announce."""
+searched for words and quotes byte by byte. Precedent: none, Redis limits only lengths in headers."""
 
 MAX_OUTPUT_BYTES_BEFORE_AUTH = 1024
-"""How many bytes of replies such a client may leave unread. Precedent: Redis, CVE-2025-21605."""
+"""Maximum number of bytes of replies that such a client may leave unread. Precedent: Redis, CVE-2025-21605."""
 
 MAX_OUTPUT_AHEAD_BYTES = 1024 * 1024
-"""If a client has more unread replies than this, its next requests wait until it has read them. Without
+"""Number of bytes of unread replies above which a client's next requests wait until it has read them. Without
 the limit, 46 KB of GETs of a large value would create gigabytes of replies at once. A higher
-``client-output-buffer-limit`` applies instead: with this limit it could never be reached."""
+``client-output-buffer-limit`` applies instead, because with this limit it could never be reached."""
 
 REPLY_PIECE_BYTES = 1024 * 1024
-"""After how many bytes the entries of a reply are written in pieces, as the client reads, and how large a piece
-is. Precedent: none, Redis writes every reply whole into memory."""
+"""Size above which the entries of a reply are written in pieces, as the client reads, and size of a piece.
+Precedent: none, Redis writes every reply whole into memory."""
 
 MAX_INPUT_BYTES_BEFORE_AUTH = 1024 * 1024
-"""How many bytes such a client may send while the reply to its refused login is delayed. Precedent: none,
-Redis does not delay logins."""
+"""Maximum number of bytes that such a client may send while the reply to its refused login is delayed.
+Precedent: none, Redis does not delay logins."""
 
 MAX_LOGIN_ADDRESSES = 10_000
-"""Number of addresses whose failed logins are counted, about 2 MB. Precedent: none, see above."""
+"""Maximum number of addresses whose failed logins are counted, about 2 MB. Precedent: none, see above."""
 
 ACL_LOG_LENGTH = 128
-"""Number of entries of ACL LOG. Precedent: redis.conf acllog-max-len."""
+"""Maximum number of entries of ACL LOG. Precedent: redis.conf acllog-max-len."""
 
 MAX_SETTING_BYTES = 64 * 1024
 """Maximum length of a value of CONFIG SET, so that all settings together stay small. Precedent: none, Redis counts
@@ -73,27 +73,27 @@ MAX_EVENTS_PER_TURN = 128
 """Maximum number of sockets served in one turn. With 1,024, a 5 ms timer was 33 ms late; with 128, 2.5 ms."""
 
 LOOP_HOLD_SECONDS = 0.001
-"""How long turns follow one another, and how long the loop then waits for the next request, before asyncio
-runs its timers and accepts new connections: one round of asyncio takes about 10 µs, as long as thirty
-commands. asyncio's own work is delayed by up to this time."""
+"""Maximum time for which turns follow one another, and for which the loop then waits for the next request,
+before asyncio runs its timers and accepts new connections. One round of asyncio takes about 10 µs, as long as
+thirty commands. asyncio's own work is delayed by up to this time."""
 
 MAX_TLS_RECORD_BYTES = 5 + 16 * 1024 + 2 * 1024
-"""Precedent: RFC 5246, 6.2.3: header, plain text and the maximum overhead of encryption."""
+"""Maximum size of a TLS record: header, plain text and encryption overhead. Precedent: RFC 5246, 6.2.3."""
 
 TLS_AHEAD_BYTES = 64 * 1024
-"""How many bytes of replies are encrypted before the socket has accepted the previous ones: about as many
-as a socket accepts at once."""
+"""Maximum number of bytes of replies that are encrypted before the socket has accepted the previous ones:
+about as many as a socket accepts at once."""
 
 HANDSHAKES_PER_TURN = 4
 """Maximum number of TLS handshake steps between two turns. One step can include a signature, 1 ms with RSA of
 2,048 bits, and all other clients wait for it. Precedent: redis.conf max-new-tls-connections-per-cycle 1."""
 
 RESTING_SECONDS = 2.0
-"""The empty buffer of a client is freed after this time without a request. Precedent: Redis,
+"""Time without a request after which the empty buffer of a client is freed, in seconds. Precedent: Redis,
 clientsCronResizeQueryBuffer."""
 
 MAX_HANDSHAKE_SECONDS = 10
-"""Maximum duration of a TLS handshake. maxclients counts the client from the start."""
+"""Maximum duration of a TLS handshake, in seconds. maxclients counts the client from the start."""
 
 MAX_ID_TEXT_BYTES = 127
 """Maximum length of an id's text. Precedent: Redis, t_stream.c, a 128-byte buffer."""
@@ -111,31 +111,31 @@ BLOCK_MAX_BYTES = 64 * 1024
 that 100,000 small streams stay small. Reading one entry of a sealed block decompresses half of it, 0.05 ms."""
 
 STREAM_HOT_BYTES = 256 * 1024 * 1024
-"""How many bytes of a store's newest entries stay uncompressed; blocks of older entries are sealed. This is
-the last million entries of 250 bytes, more than consumers that keep up ever read. Precedent: none."""
+"""Number of bytes of a store's newest entries that stay uncompressed; blocks of older entries are sealed. This
+is the last million entries of 250 bytes, more than consumers that keep up ever read. Precedent: none."""
 
 SEALED_LEAST_BYTES = 4 * 1024
-"""Smaller blocks are never sealed: the objects of a sealed block take half a KiB themselves."""
+"""Minimum size of a block that is sealed: the objects of a sealed block take half a KiB themselves."""
 
 SEALED_MOST_BYTES = 1024 * 1024
-"""Larger blocks (of one entry) are never sealed: decompressing one would delay all clients for
-milliseconds."""
+"""Maximum size of a block that is sealed: decompressing a larger one (of one entry) would delay all clients
+for milliseconds."""
 
 PART_LEAST_BYTES = 16 * 1024
-"""Blocks from twice this size on are compressed as two parts, from three times on as three, so that reading a few
-entries decompresses one or two of them."""
+"""Minimum size of a part of a sealed block. Blocks from twice this size on are compressed as two parts, from three
+times on as three, so that reading a few entries decompresses one or two of them."""
 
 SEALING_LAG_BYTES = 192 * 1024 * 1024
-"""How far sealing may lag behind the budget before turns help with it. Up to this, a burst of about 800,000
-entries of 250 bytes costs its senders nothing."""
+"""Number of bytes by which sealing may lag behind the budget before turns help with it. Up to this lag, a burst
+of about 800,000 entries of 250 bytes costs its senders nothing."""
 
 COLD_CACHE_BYTES = 64 * 1024 * 1024
-"""How many bytes of sealed blocks that were read more than once stay decompressed, the latest ones. Clients
-that follow each other decompress each block once, and read it from disk once."""
+"""Maximum number of bytes of sealed blocks that stay decompressed after they were read more than once, the
+latest ones. Clients that follow each other decompress each block once, and read it from disk once."""
 
 READ_ONCE_BYTES = 1024 * 1024
-"""How many bytes of sealed blocks that were read once stay decompressed. A client that reads on in small steps
-decompresses each block once, and one that reads a whole stream does not close what others read."""
+"""Maximum number of bytes of sealed blocks that stay decompressed after they were read once. A client that reads
+in small steps decompresses each block once. One that reads a whole stream does not close the blocks of others."""
 
 MAX_ENTRIES_COUNT = 2**63 - 1
 """Maximum of ``entries_added`` and ``entries_read``: they stay here once XSETID has set them to it. It is
@@ -155,20 +155,20 @@ PENDING_BLOCK_RECORDS = 256
 
 IDMP_DURATION_S = 100
 IDMP_MAXSIZE = 100
-"""The defaults for a stream's idempotent producers: for how long iids are remembered, and how many for each
-producer. Precedent: redis.conf stream-idmp-duration and stream-idmp-maxsize. The fact that creates a stream
+"""Defaults for a stream's idempotent producers: the time for which iids are stored, in seconds, and their number
+per producer. Precedent: redis.conf stream-idmp-duration and stream-idmp-maxsize. The fact that creates a stream
 implies these values, so they must never change."""
 
 MAX_IDMP_DURATION_S = 86_400
 MAX_IDMP_MAXSIZE = 10_000
-"""Precedent: the maximums of XCFGSET."""
+"""Maximum values of these settings. Precedent: XCFGSET."""
 
 IID_SWEEP_MS = 1000
 """Interval at which expired iids are deleted. Precedent: Redis, handleExpiredIdmpEntries."""
 
 MAX_IIDS_A_SWEEP = 1000
 """Maximum number of iids (plus those of one producer) that one sweep deletes: about 15 ms in plain Python if
-each iid has a different producer. The next sweep follows at once, after the requests received meanwhile."""
+each iid has a different producer. The next sweep follows immediately after the requests received meanwhile."""
 
 MAX_DELIVERY_COUNT = 2**63 - 1
 """Maximum delivery count. Precedent: Redis, LLONG_MAX, which XNACK FATAL sets."""
@@ -177,14 +177,14 @@ JOURNAL_FILE_BYTES = 64 * 1024 * 1024
 """Preallocated size of one journal file. The next file is prepared as the reserve."""
 
 MAX_RECORD_GROUP_BYTES = 2 * 1024 * 1024 * 1024
-"""Maximum length of a record group that recovery accepts. It is checked before anything is allocated."""
+"""Maximum length of a record group that recovery accepts. It is checked before memory is allocated."""
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Size of a segment, unless a single blob is larger. A segment is deleted whole."""
 
 MAX_BLOB_IDS_BYTES = 16 * 1024 * 1024
-"""Maximum size of what a blob says about its entries besides their bodies: a block of 1 MiB has up to 35,000
-entries, and an id takes up to 30 bytes. It is checked before anything is allocated."""
+"""Maximum size of the ids in a blob: a block of 1 MiB has up to 35,000 entries, and an id takes up to 30 bytes.
+It is checked before memory is allocated."""
 
 MAX_RESTORED_BYTES = 1024 * 1024 * 1024
 """Maximum number of bytes that RESTORE may create from one payload. Compressed strings, and field names that
@@ -198,35 +198,35 @@ LARGE_PAYLOAD_BYTES = 16 * 1024
 may be compressed), are dumped and restored in a thread. Smaller ones take at most a millisecond or two."""
 
 REFUSED_RECHECK_MS = 1000
-"""How long a blocked client that could be served waits before the next attempt if the journal has no
-space."""
+"""Time before the next attempt to serve a blocked client for which the journal had no space, in
+milliseconds."""
 
 SHORTEST_RECHECK_MS = 10
-"""Minimum interval at which a blocked XREADGROUP CLAIM looks for entries that have been delivered meanwhile.
-Otherwise CLAIM 0 would look continuously."""
+"""Minimum interval at which a blocked XREADGROUP CLAIM looks for entries that have been delivered meanwhile, in
+milliseconds. Without it, CLAIM 0 would look continuously."""
 
 MAX_ERROR_CODE_BYTES = 30
 """Maximum length of an error code in INFO errorstats. An error with a longer first word counts as ERR. Precedent:
 Redis, networking.c, afterErrorReply."""
 
 MAX_ERROR_CODES = 128
-"""Number of error codes that INFO errorstats distinguishes; a script could create any number. Precedent:
+"""Maximum number of error codes that INFO errorstats distinguishes; a script could create any number. Precedent:
 Redis, ERROR_STATS_NUMBER."""
 
 GROWN_TEXTS = 1024
-"""How many short strings are remembered as made by APPEND or SETRANGE, which OBJECT ENCODING shows."""
+"""Maximum number of short strings that are remembered as made by APPEND or SETRANGE (OBJECT ENCODING)."""
 
 SMALL_GARBAGE = 256
-"""A deleted value with up to this many parts (entries, members) is freed at once, which takes 20 µs."""
+"""Maximum number of parts (entries, members) of a deleted value that is freed immediately, which takes 20 µs."""
 
 MAX_KEYS_EXPIRED_AT_ONCE = 500
 """Maximum number of expired keys that are deleted in one go. The rest is invisible and is deleted between
 the next commands. Precedent: Redis, activeExpireCycle, which has a share of the time."""
 
 LIMITED_LOG_LINES, LIMITED_LOG_SECONDS = 10, 60
-"""How often a log line that clients or a slow disk can cause is written: so many lines of one template in so
-many seconds, at most 1.5 MB a day. Further lines are counted, and the count is reported in one line."""
+"""Maximum number of log lines of one template that clients or a slow disk can cause, and the period in seconds: at
+most 1.5 MB a day. Further lines are counted, and the count is reported in one line."""
 
 MAX_LOG_MESSAGE = 4096
-"""Maximum number of characters of a log message. The rest is cut, and the line says how much. A script can
+"""Maximum number of characters of a log message. The rest is cut, and the line has its length. A script can
 log any text. Precedent: Redis, LOG_MAX_LEN, 1,024 bytes."""

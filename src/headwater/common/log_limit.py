@@ -32,7 +32,7 @@ class _Window:
 
 
 class LimitedLog:
-    """A logger that limits how often each template is written.
+    """A logger that limits the number of lines of each template.
 
     >>> logger = logging.getLogger("headwater.example")
     >>> logger.setLevel(logging.INFO)
@@ -64,7 +64,7 @@ class LimitedLog:
         self._log(logging.ERROR, template, arguments, error)
 
     def left_out(self, template: str) -> int:
-        """Return how many lines of this template were left out and are not yet reported."""
+        """Return the number of lines of this template that were left out and are not yet reported."""
         window = self._windows.get(template)
         return 0 if window is None else window.left_out
 

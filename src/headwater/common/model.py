@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_U64 = 2**64 - 1
-MIN_I64, MAX_I64 = -(2**63), 2**63 - 1
 """Largest value of either half of an id (Redis: ``UINT64_MAX``)."""
+MIN_I64, MAX_I64 = -(2**63), 2**63 - 1
 
 
 class StreamID(NamedTuple):
@@ -52,7 +52,7 @@ class StreamID(NamedTuple):
 
 
 UNKNOWN = -1
-"""The number of entries a group has read, if it is not known. Nil on the wire."""
+"""Stands for an unknown number of entries that a group has read. Nil on the wire."""
 
 
 def id_before(ms: int, seq: int) -> tuple[int, int]:
@@ -108,7 +108,7 @@ class Entry(NamedTuple):
 
 
 class PendingEntry(NamedTuple):
-    """What a consumer group stores about an entry that was delivered and not acknowledged.
+    """An entry that was delivered to a consumer group and not acknowledged.
 
     Source: the command page of XPENDING.
     """
@@ -116,8 +116,8 @@ class PendingEntry(NamedTuple):
     id: StreamID
     """The id of the entry."""
     consumer: bytes | None
-    """The owner. None for an entry without one: released by XNACK or delayed by XSETTLE."""
+    """The owner. None for an entry without an owner: released by XNACK or delayed by XSETTLE."""
     delivery_time: int
     """The time of the last delivery in Unix milliseconds. 0 for a released entry."""
     delivery_count: int
-    """How often the entry was delivered to the group."""
+    """Number of times that the entry was delivered to the group."""

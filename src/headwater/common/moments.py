@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from headwater.errors import HeadwaterError
 
 LAST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, after which there is no ISO 8601 of four digits."""
+"""Last millisecond of the year 9999. ISO 8601 with four digits cannot represent later years."""
 
 
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -35,11 +35,11 @@ _ISO = re.compile(
 )
 
 _TOO_LONG_MS = 10.0 * 366 * UNITS["d"]
-"""What a longer length of time counts as: so a number beyond a float stays a number."""
+"""Maximum length of time in milliseconds. A longer one counts as this, even one that exceeds a float."""
 
 
 def length_ms(text: str) -> int | None:
-    """Return a length of time in whole milliseconds; None if the text does not say one.
+    """Return a length of time in whole milliseconds; None if the text is not a length of time.
 
     >>> length_ms("1.5s"), length_ms("1h30m"), length_ms("PT1H30M"), length_ms("12 min 7 s"), length_ms("5")
     (1500, 5400000, 5400000, 727000, None)
@@ -62,8 +62,8 @@ def length_ms(text: str) -> int | None:
 
 
 def milliseconds_of(text: str, option: str, *, now_ms: int | None = None) -> int:
-    """Parse a moment and return Unix milliseconds. Raises `HeadwaterError`, which names ``option``, the place of the
-    text.
+    """Parse a moment and return Unix milliseconds. Raises `HeadwaterError`, which names ``option``, the source of
+    the text.
 
     >>> milliseconds_of("2018-05-17T15:00:58.055Z", "--at"), milliseconds_of("1526569258055", "--at")
     (1526569258055, 1526569258055)

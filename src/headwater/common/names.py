@@ -1,7 +1,7 @@
-"""Names of streams, groups and consumers as text, and how text that others wrote is shown.
+"""Names of streams, groups and consumers as text, and the display of text from untrusted sources.
 
-A name is bytes. One that is not UTF-8 becomes a str as names of files do in Python (PEP 383): each byte that cannot be
-decoded is a surrogate, and is the same byte again when the name is sent.
+A name is bytes. A name that is not UTF-8 becomes a str as file names do in Python (PEP 383): each byte that cannot be
+decoded becomes a surrogate, and becomes the same byte again when the name is sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e007f]"
 )
-"""Control characters, line separators, marks that are not seen or change the direction of text, lone surrogates."""
+"""Control characters, line separators, marks that are invisible or change the direction of text, lone surrogates."""
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b"}
 
@@ -36,7 +36,7 @@ def bytes_of(name: str) -> bytes:
 
 
 def printable(name: str) -> str:
-    r"""Return a name for those who take only UTF-8: each byte that is not is written as ``\xff``.
+    r"""Return a name for readers that accept only UTF-8: each other byte is written in the form ``\xff``.
 
     >>> print(printable("caf\udce9"))
     caf\xe9
@@ -45,7 +45,7 @@ def printable(name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Return text on one line. What could act on a terminal or end the line is written as redis-cli writes it.
+    r"""Return text on one line. Characters that could act on a terminal or end the line are escaped as by redis-cli.
 
     >>> print(escaped("a\n2026-01-01 WARNING b\x1b[2J"), escaped("caf\udce9"))
     a\n2026-01-01 WARNING b\x1b[2J caf\xe9
@@ -61,8 +61,8 @@ def _bytewise(character: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Return what others wrote as a table or a line shows it: itself, or in double quotes as redis-cli does if it could
-    be taken for something else.
+    r"""Return text for a table or a line: unchanged, or in double quotes as by redis-cli if it could be mistaken for
+    something else.
 
     >>> print(quoted("orders"), quoted("two\nlines"), quoted('"'), quoted("a  b"))
     orders "two\nlines" "\"" "a  b"

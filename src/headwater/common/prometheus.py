@@ -1,4 +1,4 @@
-"""Serves metrics to Prometheus from this process, and pages that say whether it works."""
+"""Serves metrics to Prometheus from this process, and pages about its health."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from headwater.errors import ListenError
 log = logging.getLogger("headwater.metrics")
 
 Page: TypeAlias = Callable[[], tuple[bool, Mapping[str, object]]]
-"""Returns whether all is well, and the JSON document that says so: status 200 or 503."""
+"""Returns True if all is well (status 200, else 503), and the JSON document of the page."""
 
 REQUEST_SECONDS = 10.0
-"""How long a client may take to send its request."""
+"""Maximum time that a client may take to send its request, in seconds."""
 
 
 def serve(
@@ -31,8 +31,8 @@ def serve(
     extra: str = "metrics",
     pages: Mapping[str, Page] | None = None,
 ) -> tuple[int, Callable[[], None]]:
-    """Serve the metrics of ``collector`` at ``http://host:port/metrics``, and ``pages`` by their paths. Return the
-    port, which 0 lets the system choose, and a function that ends it.
+    """Serve the metrics of ``collector`` at ``http://host:port/metrics``, and ``pages`` by their paths. With port 0,
+    the system chooses one. Return the port, and a function that ends the server.
 
     Raises `ListenError`, which names ``option``, if the port is not available or prometheus-client, which
     ``extra`` of Headwater installs, is missing.
@@ -64,7 +64,7 @@ def serve(
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """One thread for each request, so that a slow client delays no other."""
+    """Server with one thread for each request, so that a slow client delays no other."""
 
     daemon_threads = True
 
@@ -77,7 +77,7 @@ class _Handler(WSGIRequestHandler):
     timeout = REQUEST_SECONDS
 
     def log_message(self, format: str, *words: Any) -> None:
-        """Log a request at DEBUG: scrapes come every few seconds."""
+        """Log a request at DEBUG, because scrapes come every few seconds."""
         log.debug(format, *words)
 
 

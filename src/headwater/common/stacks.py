@@ -1,5 +1,5 @@
-"""Where code runs: the stack of a handler in a thread, or of one that waits in the event loop; and whether a thread
-runs at all."""
+"""Stacks of running code: of a handler in a thread, or of one that waits in the event loop. Also tells whether a
+thread runs at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 SHOWN_FRAMES = 5
-"""How many frames a short form shows, the innermost."""
+"""Number of frames, the innermost, that a short form shows."""
 
 SHOWN_CHARACTERS = 600
 
@@ -24,7 +24,7 @@ def frames_of_thread(ident: int | None) -> list[traceback.FrameSummary]:
 
 
 def frames_of_coroutine(awaited: Any) -> list[traceback.FrameSummary]:
-    """Return where a suspended coroutine waits, with the coroutines that it awaits."""
+    """Return the stack of a suspended coroutine and of the coroutines that it awaits."""
     found: list[FrameType] = []
     while awaited is not None and len(found) < 1_000:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
@@ -32,18 +32,18 @@ def frames_of_coroutine(awaited: Any) -> list[traceback.FrameSummary]:
             found.append(frame)
         inner = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
         if inner is None and type(awaited).__name__ == "coroutine_wrapper":
-            # What compiled code awaits a coroutine through; nothing else leads on to it.
+            # Compiled code awaits a coroutine through this wrapper, which has no attribute for it.
             inner = next(iter(gc.get_referents(awaited)), None)
         awaited = inner
     return [
         traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
         for frame in found
-        if frame.f_lineno is not None  # compiled code has none
+        if frame.f_lineno is not None  # None in compiled code
     ]
 
 
 def context_switches(thread: Path) -> int:
-    """Return how often a thread has begun to run, by its directory in /proc; raises `OSError`. Source: proc(5)."""
+    """Return a thread's number of context switches, by its directory in /proc. Raises `OSError`. Source: proc(5)."""
     lines = (thread / "status").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 

@@ -1,7 +1,7 @@
 """Work in steps: the caller runs all of them at once, or a few at a time with pauses in between.
 
 A generator does one step of at most a few milliseconds between two yields, and returns the result.
-It works on data of which it is the only user: nothing else changes that data between two steps.
+It is the only user of its data: nothing else changes them between two steps.
 
 >>> def total(numbers: list[int]) -> Steps[int]:
 ...     found = 0

@@ -1,5 +1,5 @@
-"""The state of a store: streams, groups, pending entries, keys. Pure: it opens no file, reads no clock,
-draws no random number, knows no socket.
+"""The state of a store: streams, groups, pending entries, keys. Pure: it opens no files, reads no clock,
+draws no random numbers and uses no sockets.
 
     facts  accounts  bodies ◀ redis_nodes, entries ◀ tier ◀ shared ◀ groups ◀ streams ◀ keyspace ◀ image ◀ replay
 

@@ -48,7 +48,7 @@ ID = tuple[int, int]
 
 
 def broken_invariants(keyspace: Keyspace) -> list[str]:
-    """Return one sentence for each fault of ``keyspace``; an empty list if there is none."""
+    """Return one sentence for each fault of ``keyspace``; an empty list if it has none."""
     found = [*_names(keyspace), *_book_faults(keyspace), *account_faults(keyspace)]
     for database in keyspace.databases:
         found += _database(database)
@@ -378,7 +378,7 @@ def _block_faults(block: EntryBlock) -> Iterator[str]:
 
 
 def _written(block: EntryBlock, alive: list[int]) -> Iterator[str]:
-    """Check what applies only to open and closed blocks."""
+    """Check the rules that apply only to open and closed blocks."""
     living = sum(block.start(at + 1) - block.start(at) for at in alive)
     dead_bytes = len(block.data) - living
     if block.dead_bytes != dead_bytes or 2 * dead_bytes > len(block.data):
@@ -388,7 +388,7 @@ def _written(block: EntryBlock, alive: list[int]) -> Iterator[str]:
 
 
 def _packed(block: EntryBlock) -> Iterator[str]:
-    """Check what applies only to sealed blocks."""
+    """Check the rules that apply only to sealed blocks."""
     packed = block.packed
     assert packed is not None
     if block.data or block.ids or block.offsets or block.room or not block.closed:
@@ -403,7 +403,7 @@ def _packed(block: EntryBlock) -> Iterator[str]:
 
 
 def _opened(block: EntryBlock, packed: SealedBlock) -> Iterator[str]:
-    """Check what is open of a sealed block."""
+    """Check the open part of a sealed block."""
     part, first, end, at = packed.data, packed.opened_from, packed.opened_to, packed.opened_at
     if part is None:
         return
@@ -456,7 +456,7 @@ def _book_faults(keyspace: Keyspace) -> Iterator[str]:
 
 
 def _segment_faults(sealing: Sealing, blobs: list[Blob]) -> Iterator[str]:
-    """Check that every blob is counted in its segment, once. Others may be counted that are still read."""
+    """Check that every blob is counted in its segment, once. Blobs that are still read may be counted too."""
     found: dict[int, int] = {}
     for blob in blobs:
         found[blob.segment] = found.get(blob.segment, 0) + blob.place().size

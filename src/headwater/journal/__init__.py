@@ -1,9 +1,9 @@
 """Durable storage of record groups: the only package that opens data files. It does not import the engine.
 
-    disk      files, their locks, and what the operating system refuses
+    disk      files, their locks, and refusals of the operating system
     format    records, checksums, MANIFEST, names of files
     segments  the bodies of entries that are not in memory
-    images    images, and the catalog of what the directory has
+    images    images, and the catalog of the directory
     log       append, group commit, rotation, fsync policy, recovery
 
 See docs/adr/0007-journal.md and docs/adr/0048-images-and-manifest.md.

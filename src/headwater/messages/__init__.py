@@ -1,6 +1,6 @@
-"""Codecs: they write a typed message as an entry's fields and read it back.
+"""Codecs, which write a typed message as an entry's fields and read it back.
 
-Producers, workers, dead letters and Spark use the same codecs and so agree on the bytes.
+Producers, workers, dead letters and Spark use the same codecs, so they agree on the bytes.
 
 >>> import msgspec
 >>> class Order(msgspec.Struct):
@@ -19,56 +19,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import DeclarationError
-from headwater.messages.dead import (
-    DeadLetter,
-    dead_letter_fields,
-    error_text,
-    parse_dead_letter,
-    trace_text,
-)
-from headwater.messages.keys import (
-    EXPIRES_FIELD,
-    LATE_FIELD,
-    PARKED_CONSUMER,
-    RESERVED,
-    RESERVED_PREFIX,
-    SIGN_CONSUMER,
-    TRACE_FIELDS,
-    Pairs,
-    actions_key,
-    dead_letter_stream,
-    dedupe_key,
-    delays_key,
-    due_key,
-    early_claims_key,
-    expired_key,
-    group_backup_key,
-    group_reader_key,
-    group_settings_key,
-    hash_tag,
-    heard_key,
-    held_key,
-    hung_key,
-    is_reserved,
-    later_key,
-    limit_key,
-    limited_key,
-    poison_key,
-    reader_key,
-    related_key,
-    ticks_key,
-    transfers_key,
-)
+from headwater.messages.keys import Pairs
 
 if TYPE_CHECKING:  # msgspec is imported for the first message, not for the names of keys
-    from headwater.messages.codecs import DATA_FIELD as DATA_FIELD
-    from headwater.messages.codecs import MessageCodec as MessageCodec
+    from headwater.messages.codecs import MessageCodec
 
 CODECS = ("fields", "json", "msgpack", "bytes", "faststream", "faststream-json")
 
 
 def codec_for(kind: Any, codec: str = "fields") -> MessageCodec:
-    """Return a new codec for messages of type ``kind``. A stream makes one and keeps it.
+    """Return a new codec for messages of type ``kind``. A stream makes its codec once and keeps it.
 
     Raises `DeclarationError` for an unknown codec, and for a type that the codec cannot carry.
     """
@@ -92,14 +52,6 @@ def codec_for(kind: Any, codec: str = "fields") -> MessageCodec:
         case "faststream-json":
             return FastStreamJSONCodec(kind)
     return PydanticFieldsCodec(kind) if of_pydantic else FieldsCodec(kind)
-
-
-def __getattr__(name: str) -> object:
-    if name not in {"DATA_FIELD", "MessageCodec"}:
-        raise AttributeError(f"module 'headwater.messages' has no attribute {name!r}")
-    from headwater.messages import codecs
-
-    return getattr(codecs, name)
 
 
 _codec_of: Callable[[Any, str], MessageCodec] = lru_cache(maxsize=256)(codec_for)
@@ -133,49 +85,3 @@ def decode(fields: Sequence[tuple[bytes, bytes]], kind: Any, *, codec: str = "fi
     `DeclarationError` as `headwater.messages.encode` does.
     """
     return _codec_of(kind, codec).decode(fields)
-
-
-__all__ = [
-    "CODECS",
-    "DATA_FIELD",
-    "EXPIRES_FIELD",
-    "LATE_FIELD",
-    "PARKED_CONSUMER",
-    "RESERVED",
-    "RESERVED_PREFIX",
-    "SIGN_CONSUMER",
-    "TRACE_FIELDS",
-    "DeadLetter",
-    "MessageCodec",
-    "Pairs",
-    "actions_key",
-    "codec_for",
-    "dead_letter_fields",
-    "dead_letter_stream",
-    "decode",
-    "dedupe_key",
-    "delays_key",
-    "due_key",
-    "early_claims_key",
-    "encode",
-    "error_text",
-    "expired_key",
-    "group_backup_key",
-    "group_reader_key",
-    "group_settings_key",
-    "hash_tag",
-    "heard_key",
-    "held_key",
-    "hung_key",
-    "is_reserved",
-    "later_key",
-    "limit_key",
-    "limited_key",
-    "parse_dead_letter",
-    "poison_key",
-    "reader_key",
-    "related_key",
-    "ticks_key",
-    "trace_text",
-    "transfers_key",
-]

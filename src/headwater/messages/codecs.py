@@ -25,7 +25,7 @@ DATA_FIELD = b"data"
 """The only field that codec json writes."""
 
 MAX_SHOWN = 100
-"""How many characters of a value an error shows: enough to recognise it, too few to leak a document."""
+"""Maximum number of characters of a value in an error: enough to recognise it, too few to leak a document."""
 
 
 def shown(value: object) -> str:
@@ -41,8 +41,8 @@ def names(flat: Sequence[bytes]) -> str:
 
 
 def pydantic_base() -> Any:
-    """Return pydantic's BaseModel, or None if the program has not imported pydantic: then no message
-    is one of its models."""
+    """Return pydantic's BaseModel, or None if the program has not imported pydantic. Then no message is
+    a pydantic model."""
     module = sys.modules.get("pydantic")
     return getattr(module, "BaseModel", None)
 
@@ -59,7 +59,7 @@ def type_name(kind: object) -> str:
 
 
 class MessageCodec(ABC):
-    """Encodes and decodes messages of one type. A stream has one codec, without state between calls."""
+    """Encodes and decodes messages of one type. A stream has one codec, which keeps no state between calls."""
 
     name: str
 
@@ -72,11 +72,11 @@ class MessageCodec(ABC):
 
     @abstractmethod
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
-        """Return the message in ``[field, value, field, value, …]``. Raises `DecodeError` if there is
-        none."""
+        """Return the message in ``[field, value, field, value, …]``. Raises `DecodeError` if the fields do
+        not hold one."""
 
     def decode(self, pairs: Sequence[tuple[bytes, bytes]]) -> Any:
-        """Return the message in the fields. Raises `DecodeError` if there is none."""
+        """Return the message in the fields. Raises `DecodeError` if they do not hold one."""
         return self.decode_flat([*chain.from_iterable(pairs)])
 
 
@@ -129,7 +129,7 @@ class JSONCodec(MessageCodec):
 
 
 class PydanticJSONCodec(MessageCodec):
-    """Codec json for a pydantic model: the JSON that the model writes, with its aliases as names."""
+    """Codec json for a pydantic model: the model's own JSON, with its aliases as names."""
 
     name = "json"
 
@@ -152,7 +152,7 @@ class PydanticJSONCodec(MessageCodec):
 
 
 def data_field(flat: Sequence[bytes], *, codec: str = "json", document: str = "JSON") -> bytes:
-    """Return the value of field ``data``; of a repeated field, the last value."""
+    """Return the value of field ``data``, or its last value if the field is repeated."""
     if len(flat) == 2 and flat[0] == DATA_FIELD:
         return flat[1]
     for index in range(len(flat) - 2, -1, -2):
@@ -171,7 +171,7 @@ def not_json(data: bytes, kind: object, reason: object) -> DecodeError:
 
 
 def pydantic_words(error: Any) -> str:
-    """Return the first error of a pydantic ValidationError, worded as Headwater's errors are."""
+    """Return the first error of a pydantic ValidationError, in the wording of Headwater's errors."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "the message"
     if first["type"] == "missing":
@@ -183,8 +183,8 @@ _PATH_STEP = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")
 
 
 def _located(data: bytes, complaint: str, kind: object) -> str:
-    """Return msgspec's error text, which has the path (``$.lines[2].price``) and the type, with the
-    value at that path."""
+    """Return msgspec's error text, which names a path (``$.lines[2].price``) and a type, with the value at
+    that path."""
     words, _, place = complaint.partition(" - at `")
     path = place.rstrip("`").removeprefix("$")
     try:

@@ -15,21 +15,21 @@ from headwater.common.names import bytes_of, text_of
 from headwater.messages.keys import EXPIRES_FIELD, LATE_FIELD, RESERVED_PREFIX, Pairs
 
 MAX_ERROR_CHARACTERS = 2_000
-"""Length at which an error message is cut. A longer one may quote the whole input."""
+"""Number of characters at which an error message is cut. A longer one may quote the whole input."""
 
 TRACE_FRAMES = 8
-"""How many frames of a traceback are stored: the last ones, where the error occurred. The first ones
-are always Headwater's."""
+"""Maximum number of frames of a traceback that are stored: the last ones, where the error occurred. The
+first ones are always Headwater's."""
 
 _NAMES = frozenset({"stream", "group", "consumer"})
-"""What of a record is a name, whose bytes are kept."""
+"""Fields of a record that hold names; the bytes of a name are kept."""
 
 
 class DeadLetter(NamedTuple):
-    """One record of a dead-letter stream: an entry that could not be handled, and why.
+    """One record of a dead-letter stream: an entry that could not be handled, with the error.
 
-    `App.on_dead` gives it to a function, `AppTest.dead` to a test. Fields that the record does not have are
-    empty. Source: docs/guide/worker.md, dead letters.
+    `App.on_dead` passes it to a function, `AppTest.dead` to a test. Fields that the record lacks are empty.
+    Source: docs/guide/worker.md, dead letters.
     """
 
     id: str
@@ -43,19 +43,19 @@ class DeadLetter(NamedTuple):
     consumer: str
     """The consumer that had it last."""
     deliveries: int
-    """How often the entry was delivered to the group."""
+    """Number of deliveries of the entry to the group; 0 if the record lacks it."""
     error: str
     """``type: message`` of the last error, at most 2,000 characters."""
     trace: str
-    """The last 8 frames of the error's traceback, as Python prints them; empty if there is none."""
+    """The last 8 frames of the error's traceback, as Python prints them; empty without a traceback."""
     at: str
-    """When it became a dead letter: ISO 8601 in UTC, such as ``2018-05-17T15:04:58.055Z``."""
+    """Time when it became a dead letter: ISO 8601 in UTC, such as ``2018-05-17T15:04:58.055Z``."""
     fields: Pairs
     """The entry's fields, unchanged and in order: pairs of bytes."""
 
 
 REMOTE_TRACE = "_headwater_trace"
-"""The attribute of an error that was raised in another process with its traceback, as text."""
+"""Name of the attribute with the traceback, as text, of an error that was raised in another process."""
 
 
 def error_text(error: BaseException) -> str:
@@ -74,7 +74,7 @@ def error_text(error: BaseException) -> str:
 
 
 def trace_text(error: BaseException) -> str:
-    """Return the last frames of an error's traceback, as Python prints them; empty if it has none."""
+    """Return the last frames of an error's traceback, as Python prints them; empty without a traceback."""
     remote: str = getattr(error, REMOTE_TRACE, "")
     if remote:
         return remote
@@ -94,8 +94,8 @@ def dead_letter_fields(
     trace: str,
     at_ms: int,
 ) -> Pairs:
-    """Return the record's fields. ``original`` has the entry's fields as ``[field, value, …]``; a record does not
-    expire."""
+    """Return the record's fields. ``original`` has the entry's fields as ``[field, value, …]``. A record does not
+    expire, so the entry's ``expires=`` is left out."""
     pairs = [
         pair
         for pair in zip(original[::2], original[1::2], strict=False)

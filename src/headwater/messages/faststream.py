@@ -8,7 +8,7 @@ FastStream has two formats. Since version 0.6 it writes a binary envelope (numbe
 
 Before 0.6 it wrote a JSON document, ``{"data": "<the body>", "headers": {…}}``. Any other value is a
 body without an envelope, as producers without FastStream write it. The header ``content-type`` gives the
-type of the body: ``application/json``, ``text/plain`` for a str, none for bytes.
+type of the body: ``application/json``, or ``text/plain`` for a str; bytes have no such header.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
 
 
 def faststream_body(data: bytes) -> bytes:
-    """Return the body from a value of ``__data__``. Raises `DecodeError` for an incomplete binary one.
+    """Return the body in a value of ``__data__``. Raises `DecodeError` for an incomplete binary envelope.
 
     >>> faststream_body(b'{"data": "{\\\\"id\\\\": 17}", "headers": {}}')
     b'{"id": 17}'
@@ -143,7 +143,7 @@ class FastStreamJSONCodec(FastStreamCodec):
 
 
 def _data(flat: Sequence[bytes]) -> bytes:
-    """Return the value of field ``__data__``; of a repeated field, the last value."""
+    """Return the value of field ``__data__``, or its last value if the field is repeated."""
     for index in range(len(flat) - 2, -1, -2):
         if flat[index] == FASTSTREAM_FIELD:
             return flat[index + 1]

@@ -2,7 +2,7 @@
 
 ``str`` is raw UTF-8, numbers are decimal text, ``bool`` is ``true`` or ``false``, date and time are
 ISO 8601 in UTC, ``bytes`` are raw, nested values are JSON. None is an absent field; an empty value is an
-empty field. Unknown fields are ignored; of a repeated field, the last value counts.
+empty field. Unknown fields are ignored. If a field is repeated, its last value counts.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _unicode(field: str, raw: bytes) -> str:
 
 
 def _with_zone(found: str) -> str:
-    """Return the text of a date and time, with ``Z`` if it has no zone: codec fields reads it as UTC."""
+    """Return the text of a date and time, with ``Z`` added if it has no zone: codec fields reads it as UTC."""
     clock = found[10:]
     if clock[:1] in ("T", "t", " ") and not (
         clock[-1:] in ("Z", "z") or "+" in clock or "-" in clock

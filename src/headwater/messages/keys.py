@@ -1,7 +1,7 @@
 """Names of the keys that Headwater stores for a stream, and the field names that it reserves.
 
 Rule 1. A key for a stream has the stream's hash slot, so one command or script can touch both.
-Rule 2. A stream name that has a hash tag is not wrapped in another: its tag decides the slot.
+Rule 2. A stream name that has a hash tag is not wrapped in another one; its own tag decides the slot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Pairs = list[tuple[bytes, bytes]]
 """The fields of an entry: names and values, in order."""
 
 RESERVED = ":hw:"
-"""Part of the names of all keys that Headwater stores for a stream (ADR 6). Patterns do not match them."""
+"""Part of the names of all keys that Headwater stores for a stream (ADR 6). Name patterns skip such keys."""
 
 RESERVED_PREFIX = "hw."
 """Prefix of the field names that Headwater reserves. Such fields describe an entry and are not part of
@@ -22,17 +22,17 @@ TRACE_FIELDS = frozenset({"traceparent", "tracestate"})
 """Field names of the W3C Trace Context. They are added to a message's fields and are not part of it."""
 
 EXPIRES_FIELD = b"hw.expires"
-"""The field of an entry with its ``expires=``: how many milliseconds after its id a handler must have started."""
+"""The field of an entry with its ``expires=``: the milliseconds after its id within which a handler must start."""
 
 LATE_FIELD = b"hw.late"
-"""The field of a scheduled message that was published late: by how many milliseconds."""
+"""The field of a scheduled message that was published late, with the delay in milliseconds."""
 
 PARKED_CONSUMER = "hw.parked"
 """The consumer that owns delayed entries, on servers without XSETTLE."""
 
 SIGN_CONSUMER = "hw.sign"
-"""A consumer that owns no entries. A group without it is not the group that workers have recorded: it
-was created again."""
+"""A consumer that owns no entries. Workers create it in their group: a group that lacks it was created
+again."""
 
 
 def is_reserved(field: str | bytes) -> bool:
@@ -58,7 +58,7 @@ def related_key(stream: str, suffix: str) -> str:
 
 
 def hash_tag(key: str) -> str:
-    """Return the part of ``key`` that decides its hash slot, or ``""`` if the whole key does."""
+    """Return the part of ``key`` that determines its hash slot, or ``""`` if the whole key does."""
     opened = key.find("{")
     if opened < 0:
         return ""
@@ -67,123 +67,123 @@ def hash_tag(key: str) -> str:
 
 
 def dead_letter_stream(stream: str) -> str:
-    """The default dead-letter stream of a stream: ``{orders}.dead``."""
+    """Return the name of the default dead-letter stream of a stream: ``{orders}.dead``."""
     return related_key(stream, ".dead")
 
 
 def group_settings_key(stream: str, group: str) -> str:
-    """The hash of the settings that all workers of a group must share: ``{orders}:hw:group:billing``."""
+    """Return the key of the settings, a hash, that all workers of a group must share: ``{orders}:hw:group:billing``."""
     return related_key(stream, f":hw:group:{group}")
 
 
 def reader_key(stream: str, group: str, consumer: str) -> str:
-    """The name lease that lets one query at a time read as a consumer:
+    """Return the key of the name lease that lets one query at a time read as a consumer:
     ``{orders}:hw:reader:billing:spark``."""
     return related_key(stream, f":hw:reader:{group}:{consumer}")
 
 
 def group_reader_key(stream: str, group: str) -> str:
-    """The name lease that lets one process at a time read for an ordered group:
+    """Return the key of the name lease that lets one process at a time read for an ordered group:
     ``{orders}:hw:reader:billing``."""
     return related_key(stream, f":hw:reader:{group}")
 
 
 def due_key(stream: str, group: str) -> str:
-    """The hash id → due time of delayed entries that earlier versions wrote:
-    ``{orders}:hw:due:billing``. It is read while it exists."""
+    """Return the key of the hash id → due time of delayed entries that earlier versions wrote:
+    ``{orders}:hw:due:billing``. The hash is read while it exists."""
     return related_key(stream, f":hw:due:{group}")
 
 
 def dedupe_key(stream: str, key: str) -> str:
-    """The string with the id of the entry that was added with a dedupe name, on servers without
-    idempotent producers: ``{orders}:hw:dedupe:order-17``."""
+    """Return the key of the string with the id of the entry that was added with a dedupe name, on servers
+    without idempotent producers: ``{orders}:hw:dedupe:order-17``."""
     return related_key(stream, f":hw:dedupe:{key}")
 
 
 def delays_key(stream: str, group: str) -> str:
-    """The sorted set of delayed entries' ids by due time: ``{orders}:hw:delays:billing``."""
+    """Return the key of the sorted set of delayed entries' ids by due time: ``{orders}:hw:delays:billing``."""
     return related_key(stream, f":hw:delays:{group}")
 
 
 def poison_key(stream: str, group: str) -> str:
-    """The hash id → record of a suspected poison message: ``{orders}:hw:poison:billing``."""
+    """Return the key of the hash id → record of a suspected poison message: ``{orders}:hw:poison:billing``."""
     return related_key(stream, f":hw:poison:{group}")
 
 
 def heard_key(stream: str, group: str) -> str:
-    """The hash of deliveries whose owner was heard of after it had been silent: ``{orders}:hw:heard:billing``."""
+    """Return the key of the hash of deliveries whose silent owner was heard of again: ``{orders}:hw:heard:billing``."""
     return related_key(stream, f":hw:heard:{group}")
 
 
 def group_backup_key(stream: str, group: str) -> str:
-    """The hash in which workers record a group's state, to create the group again:
+    """Return the key of the group backup, a hash from which workers create the group again:
     ``{orders}:hw:noted:billing``."""
     return related_key(stream, f":hw:noted:{group}")
 
 
 def actions_key(stream: str) -> str:
-    """The stream that records what operators did to the groups of a stream: ``{orders}:hw:actions``."""
+    """Return the name of the stream that records the actions of operators on a stream: ``{orders}:hw:actions``."""
     return related_key(stream, ":hw:actions")
 
 
 def early_claims_key(stream: str, group: str) -> str:
-    """The hash id → how often it was claimed from a worker that still ran it: ``{orders}:hw:early:billing``."""
+    """Return the key of the hash id → number of claims while a worker still ran it: ``{orders}:hw:early:billing``."""
     return related_key(stream, f":hw:early:{group}")
 
 
 def held_key(stream: str, group: str) -> str:
-    """The string with the entries of an ordered group that wait for their key: ``{orders}:hw:held:billing``."""
+    """Return the key of the string with the entries of an ordered group that wait: ``{orders}:hw:held:billing``."""
     return related_key(stream, f":hw:held:{group}")
 
 
 def transfers_key(stream: str, group: str) -> str:
-    """The hash of workers that move something large: ``{orders}:hw:transfers:billing``."""
+    """Return the key of the hash of workers with a large transfer under way: ``{orders}:hw:transfers:billing``."""
     return related_key(stream, f":hw:transfers:{group}")
 
 
 def hung_key(stream: str, group: str) -> str:
-    """The hash of workers whose handlers do not end: ``{orders}:hw:hung:billing``."""
+    """Return the key of the hash of workers whose handlers do not end: ``{orders}:hw:hung:billing``."""
     return related_key(stream, f":hw:hung:{group}")
 
 
 def expired_key(stream: str, group: str) -> str:
-    """The hash that counts the entries of a group that expired lately: ``{orders}:hw:expired:billing``."""
+    """Return the key of the hash that counts a group's recently expired entries: ``{orders}:hw:expired:billing``."""
     return related_key(stream, f":hw:expired:{group}")
 
 
 def limit_key(stream: str, group: str) -> str:
-    """The hash of the keys of a limit that have entries in line: ``{orders}:hw:limit:billing``. Other keys of the limits
-    begin with it."""
+    """Return the key of the hash of a limit's keys that have entries in line: ``{orders}:hw:limit:billing``. The names
+    of the limits' other keys begin with it."""
     return related_key(stream, f":hw:limit:{group}")
 
 
 def limited_key(stream: str, group: str) -> str:
-    """The hash of the entries that wait for a limit: ``{orders}:hw:limited:billing``."""
+    """Return the key of the hash of the entries that wait for a limit: ``{orders}:hw:limited:billing``."""
     return related_key(stream, f":hw:limited:{group}")
 
 
 @lru_cache(maxsize=1024)
 def later_key(stream: str) -> str:
-    """The stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
+    """Return the name of the stream of messages that are scheduled for ``stream``: ``{orders}:hw:later``."""
     return related_key(stream, ":hw:later")
 
 
 def ticks_key(stream: str) -> str:
-    """The hash of the rule by which ticks are added to ``stream``: ``{shop.sweep}:hw:ticks``."""
+    """Return the key of the hash with the rule by which ticks are added to ``stream``: ``{shop.sweep}:hw:ticks``."""
     return related_key(stream, ":hw:ticks")
 
 
 def queries_key(stream: str) -> str:
-    """The hash Spark query → position up to which it has read the stream: ``{orders}:hw:queries``."""
+    """Return the key of the hash Spark query → position up to which it has read the stream: ``{orders}:hw:queries``."""
     return related_key(stream, ":hw:queries")
 
 
 def sink_key(stream: str, query: str) -> str:
-    """The hash of what a Spark query has written to ``stream``: ``{orders}:hw:sink:<query>``."""
+    """Return the key of the hash that records a Spark query's writes to ``stream``: ``{orders}:hw:sink:<query>``."""
     return related_key(stream, f":hw:sink:{query}")
 
 
 def stage_key(stream: str, query: str, uuid: str) -> str:
-    """The stream in which a Spark task stages rows, before they are published:
+    """Return the name of the stream in which a Spark task stages rows before they are published:
     ``{orders}:hw:stage:<query>:<uuid>``."""
     return related_key(stream, f":hw:stage:{query}:{uuid}")

@@ -1,4 +1,4 @@
-"""Codecs msgpack, one MessagePack document, and bytes, the fields themselves."""
+"""Codecs msgpack (one MessagePack document) and bytes (the fields themselves)."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class PydanticMsgpackCodec(MessageCodec):
 
 
 class BytesCodec(MessageCodec):
-    """The fields themselves: a dict, in which the last value of a repeated field counts, or a list of
-    pairs.
+    """The fields themselves, as a dict or as a list of pairs. A dict has the last value of a repeated
+    field.
 
     >>> BytesCodec(dict[bytes, bytes]).decode([(b"a", b"1"), (b"b", b"2")])
     {b'a': b'1', b'b': b'2'}

@@ -1,7 +1,7 @@
-"""How each attribute of a message type is written as a stream field.
+"""Maps each attribute of a message type to a stream field.
 
-A stream field is bytes without a type. The declared type decides how they are read: as text, as raw
-bytes, or as a JSON document. A type that could be two of these (``str | list[int]``) is refused,
+The value of a stream field is bytes without a type. The declared type decides how they are read: as text,
+as raw bytes, or as a JSON document. A type that could be two of these (``str | list[int]``) is refused,
 because it cannot be read back.
 """
 
@@ -20,11 +20,11 @@ from headwater.messages.keys import is_reserved
 
 
 class FieldKind(Enum):
-    """How the bytes of a field are read."""
+    """The way to read the bytes of a field."""
 
     TEXT = "text"
     TIME = "time"
-    """Text of a date and time; in UTC if it has no zone."""
+    """The text of a date and time, read as UTC if it has no zone."""
     RAW = "bytes"
     JSON = "json"
 
@@ -36,11 +36,11 @@ class Shape(NamedTuple):
     field: str
     kind: FieldKind
     required: bool
-    """A missing field is an error. False if the attribute has a default or may be None."""
+    """True if a missing field is an error; False if the attribute has a default or may be None."""
     none_when_missing: bool
-    """The attribute has no default and may be None: a missing field is None."""
+    """True if the attribute has no default and may be None; then a missing field is None."""
     naive_time: bool
-    """Declared without a time zone (``Meta(tz=False)``)."""
+    """True if the attribute is declared without a time zone (``Meta(tz=False)``)."""
     type_name: str
 
 
@@ -125,7 +125,7 @@ def _may_be_none(info: inspect.Type) -> bool:
 def _kind(
     where: str, info: inspect.Type, custom: Callable[[str, inspect.CustomType], FieldKind]
 ) -> FieldKind:
-    """Return how a field of this declared type is read."""
+    """Return the way to read a field of this declared type."""
     if isinstance(info, inspect.Metadata):
         return _kind(where, info.type, custom)
     if isinstance(info, inspect.CustomType):
@@ -196,8 +196,8 @@ def _pydantic_shapes(kind: Any) -> list[Shape]:
 
 
 def _pydantic_class(_where: str, found: inspect.CustomType) -> FieldKind:
-    """Return how to read a class that msgspec does not know: a model as JSON, any other (a URL, an
-    address) as text."""
+    """Return the way to read a class that msgspec does not know: a model is JSON, any other class (a URL,
+    an address) is text."""
     return FieldKind.JSON if is_pydantic(found.cls) else FieldKind.TEXT
 
 

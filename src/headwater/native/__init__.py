@@ -1,4 +1,4 @@
-"""Access to bytes and words by address: in C where it is compiled, the same in Python where it is not.
+"""Access to bytes and words by address: in C if compiled, otherwise with equivalents in Python.
 
 Nothing else in the project touches memory by address. memory.py has words and offsets in arrays, packing.py packed ids,
 views.py parts of requests; the ``*_c.pxd`` have the same functions in C.

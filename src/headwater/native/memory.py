@@ -17,7 +17,7 @@ from array import array
 from struct import pack
 from typing import Any
 
-Text = bytes | bytearray  # of entries; a bytearray as long as they can change
+Text = bytes | bytearray  # the bytes of entries; a bytearray as long as they can change
 
 # --- bytes --------------------------------------------------------------------------------------
 
@@ -97,8 +97,8 @@ def is_part(value: bytes, source: bytearray, start: int, end: int) -> bool:
 
 
 def read_id(source: bytearray, start: int, end: int, words: array[int]) -> bool:
-    """Read ``<ms>-<seq>`` or ``<ms>``, each with at most 18 decimal digits, into three words: ms, seq, and
-    whether there was a seq. Return False for anything else, which may still be a valid id.
+    """Read ``<ms>-<seq>`` or ``<ms>``, each with at most 18 decimal digits, into three words: ms, seq, and 1 if
+    there was a seq, else 0. Return False for anything else, which may still be a valid id.
 
     >>> words = array("Q", (0, 0, 0))
     >>> read_id(bytearray(b"$3 5-1"), 3, 6, words), list(words)
@@ -116,8 +116,8 @@ def read_id(source: bytearray, start: int, end: int, words: array[int]) -> bool:
 
 def read_integer(source: bytearray, start: int, end: int, words: array[int]) -> bool:
     """Read a decimal number of at most 18 digits, without leading zeros and with no sign but ``-``, into two
-    words: its magnitude and whether it is negative. Return False for anything else, which may still be a
-    number.
+    words: its magnitude, and 1 if it is negative, else 0. Return False for anything else, which may still be
+    a number.
 
     >>> words = array("Q", (0, 0))
     >>> read_integer(bytearray(b"$3 -17"), 3, 6, words), list(words)
@@ -134,7 +134,7 @@ def read_integer(source: bytearray, start: int, end: int, words: array[int]) -> 
 
 
 def short_integer(text: bytes) -> int | None:
-    """Return the number that `read_integer` would read; None for anything else, which may be a number."""
+    """Return the number that `read_integer` would read; None for anything else, which may still be a number."""
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or len(digits) > 18 or (digits[0] == 0x30 and len(text) > 1):
         return None
@@ -163,7 +163,7 @@ def scan_bulks(
     count: int,
 ) -> int:
     """Find consecutive bulk strings from ``at`` on, as long as they are short, canonical and complete before
-    ``end``. Write the positions where their values start and end to ``starts`` and ``ends``, from index
+    ``end``. Write the start and end positions of their values to ``starts`` and ``ends``, from index
     ``first`` to ``count``-1 at most. Return the index after the last one written; the caller has to parse
     the next bulk string in full.
 
@@ -265,7 +265,7 @@ def new_words(like: array[int], count: int) -> array[int]:
 
 
 def fit_words(words: array[int], count: int) -> None:
-    """Change the length of ``words`` to ``count`` and its memory to that. New words have arbitrary values."""
+    """Change the length and the allocated memory of ``words`` to ``count`` words. New words have arbitrary values."""
     if count < len(words):
         del words[count:]
     else:

@@ -144,7 +144,7 @@ cdef inline int append_bytes(bytearray target, bytes source) except -1:
 
 
 cdef inline const char *content(object source, Py_ssize_t *size) except NULL:
-    # The bytes of a `memory.Text`, and their number.
+    # Returns the bytes of a `memory.Text`, and sets their number.
     if PyByteArray_CheckExact(source):
         size[0] = PyByteArray_GET_SIZE(source)
         return PyByteArray_AS_STRING(source)
@@ -280,7 +280,7 @@ cdef inline Py_ssize_t scan_bulks(
 
 
 cdef inline Py_ssize_t _decimal(const char *text, Py_ssize_t length, u64 *value) noexcept:
-    # Reads leading digits, at most 18, as a number. Returns how many there are, or 0 for more than 18.
+    # Reads leading digits, at most 18, as a number. Returns their number, or 0 for more than 18.
     cdef Py_ssize_t at = 0
     cdef u64 found = 0
     while at < length and 48 <= text[at] <= 57:
@@ -389,8 +389,8 @@ cdef extern from *:
 
 
 cdef inline char *_id_before(char *end, u64 ms, u64 seq) noexcept:
-    # Writes $15 CR LF 1526569498055-0 CR LF, its last byte before `end`. Returns where it begins. May
-    # overwrite the 50 bytes before `end`.
+    # Writes $15 CR LF 1526569498055-0 CR LF, its last byte before `end`. Returns its start. May overwrite the
+    # 50 bytes before `end`.
     cdef char *begin = end - 2
     cdef int length
     begin[0], begin[1] = 13, 10
@@ -424,7 +424,7 @@ cdef inline int append_id(bytearray target, u64 ms, u64 seq) except -1:
 
 
 cdef inline char *_header_before(char *end, int mark, u64 value) noexcept:
-    # Writes *4 CR LF, its last byte before `end`. Returns where it begins.
+    # Writes *4 CR LF, its last byte before `end`. Returns its start.
     cdef char *begin = end - 2
     begin[0], begin[1] = 13, 10
     begin -= _digits(begin, value) + 1

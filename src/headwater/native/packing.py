@@ -16,7 +16,7 @@ from headwater.native.memory import Text
 
 
 def index_entries(data: Text, offsets: array[int]) -> None:
-    """Append to ``offsets`` where each entry in ``data`` begins. `append_entry` wrote the entries.
+    """Append to ``offsets`` the offset of each entry in ``data``. `append_entry` wrote the entries.
 
     Raises `ValueError` if ``data`` contains anything else.
 
@@ -52,7 +52,7 @@ def pass_entries(data: Text, at: int, count: int) -> int:
 
 
 def _number_at(data: Text, at: int, mark: bytes) -> tuple[int, int]:
-    """The number in the header at ``at``, and the position after the header."""
+    """Return the number in the header at ``at``, and the position after the header."""
     stop = data.find(b"\r\n", at)
     digits = data[at + 1 : stop]
     if stop < 0 or data[at : at + 1] != mark or not digits.isdigit() or len(digits) > 18:
@@ -69,8 +69,8 @@ def _behind_bulk(data: Text, at: int) -> int:
 
 # --- ids ----------------------------------------------------------------------------------------
 #
-# Ascending ids are stored as runs of equal steps. A run is three numbers: how often the step repeats, by
-# how much ms grows, and seq: its value if ms grew, otherwise by how much it grows. Each number is stored
+# Ascending ids are stored as runs of equal steps. A run is three numbers: the number of repetitions of the
+# step, the increase of ms, and for seq its value if ms grew, otherwise its increase. Each number is stored
 # seven bits a byte, lowest bits first; the eighth bit says that more bytes follow.
 
 
@@ -124,8 +124,8 @@ def unpack_ids(packed: bytes, count: int, ids: array[int]) -> None:
 
 
 def find_packed(packed: bytes, ms: int, seq: int) -> int:
-    """Return how many of the ids that `pack_ids` packed into ``packed`` are less than ``ms-seq``. A run takes
-    as long as an id.
+    """Return the number of ids that `pack_ids` packed into ``packed`` and that are less than ``ms-seq``. A run
+    takes as long as an id.
 
     >>> packed = pack_ids(array("Q", [5, 1, 5, 2, 6, 2]))
     >>> find_packed(packed, 5, 2), find_packed(packed, 6, 0), find_packed(packed, 9, 9)
@@ -150,7 +150,7 @@ def find_packed(packed: bytes, ms: int, seq: int) -> int:
 
 
 def _runs(packed: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield how often a step repeats, by how much ms grows, and seq, of each run."""
+    """Yield the three numbers of each run: repetitions of the step, increase of ms, and seq."""
     at = 0
     while at < len(packed):
         values: list[int] = []
@@ -168,7 +168,7 @@ def _runs(packed: bytes) -> Iterator[tuple[int, int, int]]:
 # --- rows ---------------------------------------------------------------------------------------
 #
 # Rows of words that resemble the row before are stored as differences to it, modulo 2^64. The lowest bit of
-# a number says whether the difference is negative; the rest is as for ids.
+# a number is 1 if the difference is negative; the rest is as for ids.
 
 
 def pack_rows(words: array[int], width: int) -> bytes:
@@ -191,7 +191,7 @@ def pack_rows(words: array[int], width: int) -> bytes:
 def unpack_rows(packed: bytes, width: int, count: int, words: array[int]) -> None:
     """Fill ``words``, which must be empty, with the ``count`` rows that `pack_rows` packed into ``packed``.
 
-    Raises `ValueError` if there are not as many.
+    Raises `ValueError` if ``packed`` has another number of rows.
 
     >>> words = array("Q")
     >>> unpack_rows(pack_rows(array("Q", [5, 2**64 - 1, 6, 0]), 2), 2, 2, words)

@@ -9,7 +9,7 @@ from headwater.native.memory_c cimport content, push_offset, u32, u64
 cdef inline Py_ssize_t _number_at(
     const char *text, Py_ssize_t size, Py_ssize_t *at, char mark
 ) except -1:
-    # The number in the header at `at`. Moves `at` past the header.
+    # Returns the number in the header at `at`. Moves `at` past the header.
     cdef u64 value = 0
     cdef Py_ssize_t here = at[0], begin
     if here >= size or text[here] != mark:
@@ -78,7 +78,7 @@ cdef inline Py_ssize_t pass_entries(data, Py_ssize_t at, Py_ssize_t count) excep
 
 
 cdef inline unsigned char *_pack_run(unsigned char *room, u64 times, u64 rise, u64 step) noexcept:
-    # Writes three numbers, seven bits a byte. Returns where the next byte goes.
+    # Writes three numbers, seven bits a byte. Returns the position of the next byte.
     cdef u64 values[3]
     cdef u64 value
     cdef int at
@@ -123,7 +123,7 @@ cdef inline bytes pack_ids(array.array ids):
 cdef inline Py_ssize_t _next_run(
     const unsigned char *text, Py_ssize_t size, Py_ssize_t at, u64 *values
 ) noexcept:
-    # Reads three numbers. Returns where the next run begins.
+    # Reads three numbers. Returns the position of the next run.
     cdef int which, shift
     for which in range(3):
         values[which] = 0

@@ -1,20 +1,19 @@
-"""What an operator asks of a store and does to it, on Headwater, Redis and Valkey, without I/O.
+"""Reports and actions for operators of a store, on Headwater, Redis and Valkey, without I/O.
 
 The command line is a front end of this package; it does not talk to the store itself. As in `headwater.groups`,
 operations yield commands and receive replies.
 
-    doctor           whether a store is fit for workers
-    readiness        whether a store can be used now, for probes
+    doctor           checks whether a store is fit for workers
+    readiness        checks whether a store can be used now, for probes
     metrics          the metrics of a store
     entries          entries as text
-    streams          which streams there are, and how far each group of them is behind
-    observation      what a group looks like at one moment
-    refusals         why the server refuses commands
-    causes           why a group is stuck, decided from observations
+    streams          the streams of a store, and the lag of their groups
+    observation      the state of a group at one moment
+    refusals         the reasons why a server refuses commands
+    causes           the reasons why a group is stuck, decided from observations
     explaining       the three above, for one group, one entry, or all
     retries          entries that wait for their retry
-    positions        moving a group's position, trimming a stream, with previews
-    counting         how many entries there are in a range
+    positions        moving a group's position, trimming a stream, with previews; counting entries in a range
     actions          claim, release and acknowledge pending entries, each with a preview; remove unused consumers
-    records          who did what, in a stream of its own
+    records          the record of operators' actions, in a stream of its own
 """

@@ -1,11 +1,11 @@
-"""What an operator does to pending entries: hand back, claim, acknowledge, make a dead letter.
+"""Actions of an operator on pending entries: hand back, claim, acknowledge, make a dead letter.
 
-Rule 1. An action is done in the name of the entry's owner at the time of the preview, owner-checked as a worker's
-        own settlement: an entry that a worker has claimed or settled since then is left alone.
-Rule 2. `select` shows what an action would touch; it changes nothing. The actions take its rows.
+Rule 1. An action is done in the name of the entry's owner at the time of the preview, and checks the owner as a
+        worker's settlement does. An entry that a worker has claimed or settled since then is left alone.
+Rule 2. `select` shows the entries that an action would touch, and changes nothing. The actions take its rows.
 Rule 3. Each action is recorded (`headwater.operations.records`).
-Rule 4. An action goes a page at a time and notes what it has done in the list of its caller. If a later page is
-        refused, its entries and the rest are not done; what was done before is reported and recorded as done.
+Rule 4. An action proceeds page by page and adds its results to the caller's list. If the server refuses a later page,
+        the entries of that page and of the rest are not done; those before are reported and recorded as done.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from headwater.groups.reports.pending import (
 )
 from headwater.groups.settling.dead_letters import bury as dead_letter
 from headwater.groups.settling.settling import How, Settlement, settle
-from headwater.messages import PARKED_CONSUMER, dead_letter_stream, group_settings_key
+from headwater.messages.keys import PARKED_CONSUMER, dead_letter_stream, group_settings_key
 from headwater.operations.records import Action, record
 
 PAGE = 500
-"""How many entries are read, or acted on, in one step."""
+"""Maximum number of entries that are read, or acted on, in one step."""
 
 OPERATOR = "hw.operator"
-"""The consumer that settles entries that nobody owned, on Headwater."""
+"""The consumer in whose name entries without an owner are settled, on Headwater."""
 
 
 class Selection(NamedTuple):
-    """Which pending entries an action is for: those that fit everything given."""
+    """The pending entries that an action is for: those that meet all conditions given."""
 
     ids: Sequence[str] = ()
-    """Only these; all if empty."""
+    """Only entries with these ids; all entries if empty."""
     consumer: str | None = None
-    """Only those that this consumer owns."""
+    """Only entries that this consumer owns; None for any owner."""
     idle_ms: int = 0
-    """Only those that were idle for this time. Those that nobody owns are, too."""
+    """Only entries that were idle for at least this time. Entries without an owner always are."""
     deliveries: int = 0
-    """Only those with at least N deliveries."""
+    """Only entries with at least this number of deliveries."""
 
 
 class Done(NamedTuple):
@@ -59,11 +59,11 @@ class Done(NamedTuple):
     id: str
     done: bool
     reason: str = ""
-    """Why it was not done."""
+    """Reason why it was not done; empty if it was."""
 
 
 def select_in(stream: str, group: str, which: Selection) -> Operation[list[PendingDelivery]]:
-    """Return the pending entries that fit ``which``. Raises `HeadwaterError` if there is no such group."""
+    """Return the pending entries that fit ``which``. Raises `HeadwaterError` if the group does not exist."""
     (of,) = yield from groups(stream, group)
     replies = yield [["HGET", group_settings_key(stream, group), CLAIM_AFTER_FIELD]]
     announced = None if isinstance(replies[0], Refused) or replies[0] is None else int(replies[0])
@@ -116,7 +116,7 @@ def claim(
     consumer: str,
     idle_ms: int,
 ) -> Operation[list[Done]]:
-    """Give entries to ``consumer``, except those that have been idle for less than ``idle_ms`` by now.
+    """Give entries to ``consumer``, except those that have now been idle for less than ``idle_ms``.
 
     A delayed entry cannot be claimed before it is due. Delivery counts stay as they are.
     """
@@ -145,7 +145,7 @@ def bury(
     *,
     error: str,
 ) -> Operation[list[Done]]:
-    """Make entries dead letters, with ``error`` as the reason, each in one step with its acknowledgement."""
+    """Make entries dead letters with ``error`` as the reason, each in one step with its acknowledgement."""
     destination = dead_letter_stream(of.stream)
     content = ContentPages()
 
@@ -198,8 +198,8 @@ _DELETED = "the stream does not have it any more: acknowledge it"
 
 
 def reap(stream: str, group: str, names: Sequence[str], *, unseen_ms: int) -> Operation[list[str]]:
-    """Remove those of these consumers that still own nothing and were not seen for ``unseen_ms``; return their
-    names."""
+    """Remove the consumers of ``names`` that still own nothing and were not seen for ``unseen_ms``. Return the names
+    of the removed ones."""
     able = yield from probe()
     member = Member(stream, group, "", 0, able)
     removed = yield from remove_consumers(member, unseen_ms=unseen_ms, only=names)
@@ -236,7 +236,7 @@ def _paged(
     *,
     to: str = "",
 ) -> Operation[list[Done]]:
-    """Act on pages of entries, each with the consumer in whose name it is done, and record it."""
+    """Act on pages of entries, each in the name of the consumer given with it, and record the action."""
     found: list[Done] = [] if done is None else done
     refused: Refused | None = None
     for owner, part in pages:
@@ -258,7 +258,7 @@ def _paged(
 def _by_owner(
     of: GroupInfo, rows: Sequence[PendingDelivery]
 ) -> Iterator[tuple[str, list[PendingDelivery]]]:
-    """Yield pages of entries of the same owner: of what nobody owns, the consumer in whose name it is settled."""
+    """Yield pages of entries of one owner, with the owner, or with the consumer that settles entries without one."""
     nobody = OPERATOR if of.able.verbs else PARKED_CONSUMER
     owned: dict[str, list[PendingDelivery]] = {}
     for one in rows:
@@ -269,11 +269,11 @@ def _by_owner(
 
 
 def _take(of: GroupInfo, part: Sequence[PendingDelivery]) -> Operation[list[str]]:
-    """Return the ids of those entries that can be settled in their owner's name.
+    """Return the ids of the entries that can be settled in their owner's name.
 
-    On Headwater nobody owns delayed and released entries: they are claimed for `OPERATOR` first. Delayed ones are
-    handed back before that, because they cannot be claimed. An entry that a worker has claimed meanwhile is not
-    taken: it has not been idle for long enough.
+    On Headwater, delayed and released entries have no owner, so they are first claimed for `OPERATOR`. Delayed ones
+    are handed back before that, because they cannot be claimed. An entry that a worker has claimed meanwhile is not
+    taken, because it has not been idle for long enough.
     """
     ids = [one.id for one in part]
     if part[0].owner or not of.able.verbs:

@@ -1,12 +1,12 @@
-"""Why a group is stuck: each cause with what shows it, and the command that ends it.
+"""Finds the causes for which a group is stuck, each with its evidence and the command that ends it.
 
-Rule 1. This is a pure function of observations. A group of which every entry is read, settled or retried within
-        its time has no cause.
-Rule 2. A cause is named only if an observation shows it. What the server does not tell is not guessed.
-Rule 3. A cause without a command is stated plainly: time, more workers, or the program that sent the entries must
+Rule 1. The causes are a pure function of observations. A group has none if each of its entries is read, settled or
+        retried in time.
+Rule 2. A cause is named only if an observation shows it. Nothing is guessed that the server does not tell.
+Rule 3. A cause that no command ends is stated plainly: time, more workers, or the program that sent the entries must
         end it.
-Rule 4. What waits as its declaration says, a retry for its time or an entry for an earlier one of its key that waits
-        for its retry, is stated, and the group is healthy (`Cause.normal`).
+Rule 4. Waiting as declared is stated, and the group is healthy (`Cause.normal`): a retry waits for its time, or an
+        entry for an earlier one of its key that waits for its retry.
 
 `silent` is the ``claim_after`` that the group's workers announced, or five minutes; an entry is overdue if it is
 idle for two such times.
@@ -25,19 +25,19 @@ from headwater.groups.reading.claiming import MAX_BLOCK_MS
 from headwater.groups.reading.poison import condemnation
 from headwater.groups.reports.held import HeldKey
 from headwater.groups.reports.pending import PendingDelivery, PendingState
-from headwater.messages import group_settings_key
+from headwater.messages.keys import group_settings_key
 from headwater.operations.observation import Observation
 from headwater.operations.times import length_of_time
 
 LEAST_LAG_MS = 1_000
-"""A group whose oldest unread entry is younger is not slow."""
+"""Minimum age of the oldest unread entry of a slow group, in milliseconds."""
 
 LATE_TICK_MS = 60_000
-"""A tick that is due for longer was not added by a worker."""
+"""Delay of a tick, in milliseconds, after which no worker can be expected to add it."""
 
 MOST_UNUSED = 100
-"""A group with more consumers that own nothing and have stopped has workers that die again and again, or programs that
-never remove theirs: those that stop remove theirs, and workers remove the others after a day."""
+"""Normal maximum of stopped consumers that own nothing. A group with more has workers that die again and again, or
+programs that never remove their consumers: a worker that stops removes its own, and those of others after a day."""
 
 
 class CauseName(StrEnum):
@@ -69,26 +69,26 @@ class Cause(NamedTuple):
 
     name: CauseName
     statement: str
-    """What was observed, as one sentence."""
+    """The observation, as one sentence."""
     entries: Sequence[str] = ()
     """Ids of the entries it concerns, as far as they were examined."""
     fix: str = ""
-    """The command line that ends it; empty if no single command does."""
+    """The ``headwater`` command line that ends it; empty if no single command does."""
     server: Sequence[str] = ()
-    """The command to the server that ends it, if it is not one of ``headwater``."""
+    """The command to the server that ends it, if none of ``headwater`` does; otherwise empty."""
     normal: bool = False
-    """It is as it should be: a group that has only such causes is healthy."""
+    """True if this is as it should be. A group that has only such causes is healthy."""
 
 
 def unhealthy(found: Sequence[Cause]) -> bool:
-    """Return whether something is wrong."""
+    """Return whether any of these causes is not normal."""
     return not all(one.normal for one in found)
 
 
 def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
-    """Return why a group is stuck; an empty list if it is healthy.
+    """Return the causes for which a group is stuck; an empty list if it is healthy.
 
-    ``before`` is an earlier observation of the same group. Without it, slow readers cannot be told.
+    ``before`` is an earlier observation of the same group. Without it, slow readers cannot be found.
     """
     found: list[Cause] = [*_refuses(now)]
     dead = [*_dead_consumers(now)]
@@ -115,13 +115,13 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
 
 
 def overdue_ms(seen: Observation) -> int:
-    """The idle time from which nobody claims an entry: twice the time after which a worker would claim it."""
+    """Return the idle time in milliseconds of an overdue entry: twice the time after which a worker would claim it."""
     return 2 * seen.silent_ms
 
 
 def unseen_ms(seen: Observation) -> int:
-    """The time after which nobody reads: two of the longest blocking reads of a worker. Of a group that
-    Headwater's workers have not joined, a minute."""
+    """Return the milliseconds without a reader after which nobody reads the group: two of the longest blocking reads of
+    a worker, or a minute for a group that Headwater's workers have not joined."""
     return ACTIVE_MS if seen.group.claim_after_ms is None else 2 * MAX_BLOCK_MS
 
 
@@ -131,7 +131,7 @@ def _refuses(now: Observation) -> Iterator[Cause]:
 
 
 def _dead_consumers(now: Observation) -> Iterator[Cause]:
-    """Consumers that own entries, and neither were seen nor renewed anything for `silent_ms`."""
+    """Yield a cause for each consumer that owns entries and was not seen, and renewed nothing, for `silent_ms`."""
     for consumer in now.consumers:
         if not consumer.pending or consumer.idle_ms < now.silent_ms:
             continue
@@ -152,7 +152,7 @@ def _dead_consumers(now: Observation) -> Iterator[Cause]:
 
 
 def _nobody_claims(now: Observation) -> Iterator[Cause]:
-    """Entries that are overdue, or that nobody owns while nobody reads."""
+    """Yield a cause for entries that are overdue, or that have no owner while nobody reads."""
     longest = overdue_ms(now)
     overdue = [one for one in now.idle if one.idle_ms is not None and one.idle_ms > longest]
     if not overdue and not _is_read(now, longest):
@@ -193,7 +193,7 @@ def _nobody_reads(now: Observation) -> Iterator[Cause]:
 
 
 def _too_early(now: Observation) -> Iterator[Cause]:
-    """Entries that were claimed at least twice from workers that still ran them."""
+    """Yield a cause for entries that were claimed at least twice from workers that still ran them."""
     again = {one: times for one, times in now.early.items() if times >= 2}
     if again:
         yield Cause(
@@ -237,7 +237,7 @@ def _trimmed(now: Observation) -> Iterator[Cause]:
 
 
 def _ticks(now: Observation) -> Iterator[Cause]:
-    """Return when messages are added to the stream, and whether nobody adds them."""
+    """Yield the schedule by which messages are added to the stream, or a cause if nobody adds them."""
     ticks = now.ticks
     if ticks is None:
         return
@@ -257,7 +257,7 @@ def _ticks(now: Observation) -> Iterator[Cause]:
 
 
 def _hung(now: Observation) -> Iterator[Cause]:
-    """Workers say that none of their handlers ends."""
+    """Yield a cause for each worker that reports that none of its handlers ends."""
     for name, sentence in sorted(now.hung.items()):
         yield Cause(
             CauseName.HUNG,
@@ -267,7 +267,7 @@ def _hung(now: Observation) -> Iterator[Cause]:
 
 
 def _transfers(now: Observation) -> Iterator[Cause]:
-    """Workers say that a large reply or result is under way. Nothing is stuck while bytes move."""
+    """Yield the large transfers that workers report. Nothing is stuck while bytes move."""
     for name, sentence in sorted(now.transfers.items()):
         yield Cause(
             CauseName.TRANSFER,
@@ -277,7 +277,7 @@ def _transfers(now: Observation) -> Iterator[Cause]:
 
 
 def _slow(now: Observation, before: Observation) -> Iterator[Cause]:
-    """Readers are active, and the oldest unread entry was unread before the window and grows older."""
+    """Yield a cause if readers are active, and the oldest unread entry was unread before the window and grows older."""
     window = now.at_ms - before.at_ms
     age, earlier = now.group.oldest_unread_age_ms, before.group.oldest_unread_age_ms
     if age is None or earlier is None or window <= 0 or not _is_read(now, unseen_ms(now)):
@@ -293,7 +293,7 @@ def _slow(now: Observation, before: Observation) -> Iterator[Cause]:
 
 
 def _unused(now: Observation) -> Iterator[Cause]:
-    """More than `MOST_UNUSED` consumers that own nothing and were seen by nobody for a while."""
+    """Yield a cause if more than `MOST_UNUSED` consumers own nothing and were not seen for a while."""
     longest = max(now.silent_ms, unseen_ms(now))
     idle = [one.idle_ms for one in now.consumers if not one.pending and one.idle_ms > longest]
     if len(idle) > MOST_UNUSED:
@@ -306,7 +306,7 @@ def _unused(now: Observation) -> Iterator[Cause]:
 
 
 def vanished(stream: str, group: str, statement: str) -> Cause:
-    """Return the cause of a group that has ceased to exist."""
+    """Return the cause for a group that has ceased to exist."""
     return Cause(
         CauseName.VANISHED,
         f"{statement}: the group, or its stream, was deleted, has expired or was flushed. Workers create the group "
@@ -316,7 +316,7 @@ def vanished(stream: str, group: str, statement: str) -> Cause:
 
 
 def _held(now: Observation) -> Iterator[Cause]:
-    """Entries of an ordered group that have waited longer for their key than an entry may be idle."""
+    """Yield a cause for each key of an ordered group whose entries have waited longer than an entry may be idle."""
     longest = overdue_ms(now)
     for one in now.held:
         if now.at_ms - StreamID.parse(one.waiting[0]).ms > longest:
@@ -324,7 +324,7 @@ def _held(now: Observation) -> Iterator[Cause]:
 
 
 def held(one: HeldKey, now: Observation) -> Cause:
-    """Return what the entries of a key wait for, however short."""
+    """Return the cause for which the entries of a key wait, however short the wait is."""
     waiting = _entries(one.total)
     waits = {PendingState.PARKED, PendingState.LIMITED}
     delayed = {row.id for row in now.group.entries if row.state in waits}
@@ -338,7 +338,7 @@ def held(one: HeldKey, now: Observation) -> Cause:
 
 
 def _delayed(now: Observation) -> Iterator[Cause]:
-    """Entries whose retry is due later than an entry may be idle."""
+    """Yield a cause for entries whose retry is due later than an entry may be idle."""
     later = [
         one
         for one in now.group.entries
@@ -356,7 +356,7 @@ def _delayed(now: Observation) -> Iterator[Cause]:
 
 
 def _limited(now: Observation) -> Iterator[Cause]:
-    """Entries that wait for a limit of their consumer."""
+    """Yield a cause for entries that wait for a limit of their consumer."""
     waiting = min(now.limited.total, now.group.pending)
     if waiting:
         more = f", and {_unread(now)} unread" if now.group.unread else ""
@@ -369,7 +369,7 @@ def _limited(now: Observation) -> Iterator[Cause]:
 
 
 def _expired(now: Observation) -> Iterator[Cause]:
-    """Entries that no worker has started within their ``expires``."""
+    """Yield a cause for entries that no worker has started within their ``expires``."""
     seen = now.expired
     if seen.dropped or seen.dead:
         yield Cause(
@@ -382,7 +382,7 @@ def _expired(now: Observation) -> Iterator[Cause]:
 
 
 def delayed(one: PendingDelivery) -> Cause:
-    """Return what a delayed entry waits for, however short."""
+    """Return the cause for which a delayed entry waits, however short the wait is."""
     return Cause(
         CauseName.DELAYED,
         f"{one.id} is delayed by its retry policy: it is due in {length_of_time(one.due_ms or 0)}",
@@ -395,12 +395,12 @@ def delayed(one: PendingDelivery) -> Cause:
 
 
 def _is_read(now: Observation, longest: int) -> bool:
-    """Return whether anyone of the group was seen within ``longest``."""
+    """Return whether any member of the group was seen within ``longest`` milliseconds."""
     return now.seen_ms is not None and now.seen_ms <= longest
 
 
 def _entries(count: int, examined: Observation | None = None) -> str:
-    """Return ``3 entries``; ``at least`` that many if not all pending entries were examined."""
+    """Return ``3 entries``, or ``at least 3 entries`` if not all pending entries were examined."""
     least = ""
     if examined is not None and examined.group.pending > len(examined.group.entries):
         least = "at least "

@@ -1,4 +1,4 @@
-"""Whether a store is fit for workers: what `headwater doctor` examines besides the connection."""
+"""Examines whether a store is fit for workers, for `headwater doctor`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headwater.operations.records import who
 from headwater.operations.refusals import COMMANDS, Refusals, command_probe, refusals
 
 SKEW_MS = 1_000
-"""A larger difference between this machine's clock and the store's is reported."""
+"""Difference between this machine's clock and the store's from which it is reported, in milliseconds."""
 
 FULL = 0.9
-"""The part of maxmemory from which memory is reported."""
+"""Fraction of maxmemory in use from which memory is reported."""
 
 
 class Examination(NamedTuple):
@@ -22,14 +22,14 @@ class Examination(NamedTuple):
 
     name: str
     good: bool | None
-    """None if it is unknown, because the server does not tell this user."""
+    """The result; None if it is unknown because the server does not tell this user."""
     text: str
 
 
 def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examination]]:
     """Examine a store for workers of ``stream``. ``clock`` is this machine's, in Unix milliseconds.
 
-    What the server does not tell is unknown, and the rest is examined. Raises `HeadwaterError` if it is too old.
+    A fact that the server does not tell is reported as unknown. Raises `HeadwaterError` if the server is too old.
     """
     able = yield from probe()
     examined = [(yield from _clock(clock))]
@@ -56,8 +56,8 @@ _NOT_TOLD = "the server does not tell this user (INFO)"
 
 
 def _clock(clock: Callable[[], int]) -> Operation[Examination]:
-    """Compare the store's clock with this machine's: by how much it is ahead, at least; 0 if its time is between
-    sending and receiving."""
+    """Compare the store's clock with this machine's. The difference is the least one possible, 0 if the store's time
+    is between sending and receiving."""
     sent = clock()
     replies = yield [["TIME"]]
     if isinstance(replies[0], Refused):
@@ -91,7 +91,7 @@ def _durability(info: Mapping[str, str]) -> list[Examination]:
 
 
 def _writes(refused: Refusals) -> list[Examination]:
-    """Return whether the server takes writes, as far as it tells."""
+    """Return whether the server accepts writes, as far as it tells."""
     found = [Examination("writes", False, f"{one.code}: {one.statement}") for one in refused.found]
     if refused.unknown:
         found.append(
@@ -101,7 +101,7 @@ def _writes(refused: Refusals) -> list[Examination]:
 
 
 def _rights(user: str, stream: str, *, verbs: bool) -> Operation[Examination]:
-    """Ask for each command that workers send whether the user may."""
+    """Ask the server whether the user may send each command that workers send."""
     own = {"xsettle", "xrenew", "xretire"}
     needed = [one for one in COMMANDS if verbs or one not in own]
     needed = [one for one in needed if not (verbs and one.startswith(("eval", "zadd")))]

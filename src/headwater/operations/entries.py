@@ -1,4 +1,4 @@
-"""Entries as text: the last ones of a stream, those since a moment, those that come, and conditions on them."""
+"""Reads entries as text: the last ones of a stream, those since a moment, new ones. Conditions select among them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headwater.groups.protocol.missing_stream import missing, of_stream
 from headwater.groups.protocol.operation import Operation, Word, accepted, mapping
 
 PAGE = 200
-"""How many entries are read in one step."""
+"""Maximum number of entries that are read in one step."""
 
 
 class TextEntry(NamedTuple):
-    """One entry. Bytes that are not UTF-8 are surrogates (`headwater.common.names`)."""
+    """One entry. Bytes that are not UTF-8 become surrogates (`headwater.common.names`)."""
 
     id: str
     fields: Sequence[tuple[str, str]]
@@ -27,9 +27,9 @@ class LastEntries(NamedTuple):
     """The last entries of a stream."""
 
     found: Sequence[TextEntry]
-    """Those that fit, oldest first."""
+    """The entries that meet the conditions, oldest first."""
     end: str
-    """The id of the last entry that was examined: what follows comes after it."""
+    """The id after which newer entries follow: that of the newest entry that was examined."""
 
 
 class Condition(NamedTuple):
@@ -56,7 +56,7 @@ class Condition(NamedTuple):
         return cls(*match.groups())
 
     def holds(self, entry: TextEntry) -> bool:
-        """Return whether a field of this name fits. Numbers are compared as numbers, everything else as text.
+        """Return whether a field of this name meets it. Numbers are compared as numbers, everything else as text.
 
         >>> Condition.parse("total > 9").holds(TextEntry("1-0", [("total", "10")]))
         True
@@ -80,7 +80,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,
     "~": lambda value, part: str(part) in str(value),
 }
-"""``~``: the value contains the text."""
+"""The operators by name; ``~`` means that the value contains the text."""
 
 _FORM = re.compile(r"\s*(.+?)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
 
@@ -99,7 +99,7 @@ def read_entry(stream: str, entry_id: str) -> Operation[TextEntry | None]:
 
 
 def last(stream: str, count: int, conditions: Sequence[Condition] = ()) -> Operation[LastEntries]:
-    """Return the last ``count`` entries that fit. Raises `HeadwaterError` if there is no stream."""
+    """Return the last ``count`` entries that meet the conditions. Raises `HeadwaterError` if the stream is missing."""
     found: list[TextEntry] = []
     newest, end = "", "+"
     while len(found) < count:
@@ -123,7 +123,7 @@ def page_after(stream: str, after: str) -> Operation[list[TextEntry]]:
 
 
 def next_after(stream: str, after: str, *, block_ms: int) -> Operation[list[TextEntry]]:
-    """Return entries after the id ``after``; wait ``block_ms`` for the first one."""
+    """Return entries after the id ``after``; wait at most ``block_ms`` for the first one."""
     words: list[Word] = ["XREAD", "COUNT", PAGE, "BLOCK", block_ms, "STREAMS", stream, after]
     replies = yield [words]
     reply = accepted(replies[0])

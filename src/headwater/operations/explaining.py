@@ -1,7 +1,7 @@
-"""Why is it stuck? The answer for all groups of a stream, for one group, or for one entry.
+"""Explains why the groups of a stream, one group, or one entry are stuck.
 
 look ──▶ observations ──▶ explained ──▶ one explanation for each group
-entry ─▶ what one entry waits for
+entry ─▶ one explanation of the entry for each group
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.groups.membership.member import SEEN_FIELD
 from headwater.groups.protocol.missing_stream import StreamMissing
 from headwater.groups.protocol.operation import Operation, Refused, accepted, mapping, server_ms
 from headwater.groups.reports.pending import GroupInfo, PendingDelivery, PendingState, each_group
-from headwater.messages import group_backup_key, group_settings_key
+from headwater.messages.keys import group_backup_key, group_settings_key
 from headwater.operations.causes import Cause, causes, delayed, held, unhealthy, vanished
 from headwater.operations.observation import Observation, observe
 from headwater.operations.refusals import TAKES_WRITES, Refusals, ServerRefusal, refusals
@@ -25,42 +25,42 @@ from headwater.operations.times import length_of_time
 
 
 class GroupHealth(StrEnum):
-    """Whether a group makes progress."""
+    """The health of a group: whether it makes progress."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "not healthy"
     UNKNOWN = "unknown"
-    """The server does not even tell this user whether it takes writes, and nothing else is wrong."""
+    """Nothing wrong was found, but the server does not even tell this user whether it accepts writes."""
 
 
 class Explanation(NamedTuple):
-    """Why one group does not make progress."""
+    """The health of one group, with the causes for which it is stuck."""
 
     stream: str
     group: str
     pending: int
     unread: int | None
-    """How many entries the group has not read; None if the server does not know."""
+    """Number of entries that the group has not read; None if the server does not know."""
     health: GroupHealth
     causes: Sequence[Cause]
-    """What is wrong, and what waits as it should."""
+    """The causes for which it is stuck, and those for which entries wait as they should."""
     unknown: Sequence[str] = ()
-    """What the server does not tell this user."""
+    """The facts that the server does not tell this user."""
 
 
 class EntryState(StrEnum):
-    """Where an entry is on its way through a group."""
+    """The state of an entry in a group."""
 
     UNREAD = "unread"
     PENDING = "pending"
     SETTLED = "settled"
-    """The group has read it, and it is not pending: acknowledged, or made a dead letter."""
+    """The group has read it, and it is not pending: it was acknowledged, or made a dead letter."""
     GONE = "gone"
-    """The stream does not have it, and it is not pending."""
+    """It is not in the stream, and not pending."""
 
 
 class EntryExplanation(NamedTuple):
-    """What one entry waits for in one group."""
+    """The state of one entry in one group, with the causes for which it waits."""
 
     stream: str
     group: str
@@ -78,8 +78,8 @@ def look(
 ) -> Operation[list[Observation]]:
     """Observe the groups of ``stream``, or only ``group``. Raises `HeadwaterError` if one does not exist.
 
-    ``refused`` is why the server refuses commands, and ``unknown`` what it does not tell about that, if the caller
-    has asked already.
+    If the caller has asked already, ``refused`` are the reasons why the server refuses commands, and ``unknown`` the
+    facts about them that it does not tell.
     """
     if refused is None:
         refused, unknown = yield from refusals(stream)
@@ -90,7 +90,7 @@ def look(
 def look_if_there(
     stream: str, refused: Sequence[ServerRefusal], unknown: Sequence[str] = ()
 ) -> Operation[list[Observation]]:
-    """Observe the groups of a stream; none if it was deleted meanwhile."""
+    """Observe the groups of a stream. Return an empty list if the stream was deleted meanwhile."""
     try:
         return (yield from look(stream, None, refused, unknown))
     except StreamMissing:
@@ -98,8 +98,8 @@ def look_if_there(
 
 
 def explained(now: Sequence[Observation], before: Sequence[Observation] = ()) -> list[Explanation]:
-    """Return an explanation for each observation, and for each group that has ceased to exist since ``before``:
-    observations some time earlier, if any."""
+    """Return an explanation for each observation, and for each group that has ceased to exist since ``before``, the
+    observations of some time earlier, if any."""
     earlier = {(one.stream, one.group.group): one for one in before}
     found = []
     for one in now:
@@ -123,9 +123,8 @@ def gone_groups(
     known: Collection[tuple[str, str]], stream: str | None = None
 ) -> Operation[list[Explanation]]:
     """Return an explanation for each group, of all streams or of ``stream``, that does not exist although one of its
-    workers was seen within a day: the settings of a group outlive it. Nothing if the user has no right to SCAN.
-
-    ``known`` are streams with groups that need not be looked at.
+    workers was seen within a day. It is found by its settings, which outlive it. The list is empty if the user has no
+    right to SCAN. ``known`` are pairs of stream and group that need not be examined.
     """
     keys: set[bytes] = set()
     cursor: Any = 0
@@ -168,7 +167,7 @@ def gone_groups(
 def entry(
     stream: str, entry_id: str, group: str | None = None
 ) -> Operation[list[EntryExplanation]]:
-    """Explain what entry ``entry_id`` waits for in each group, or only in ``group``.
+    """Explain why entry ``entry_id`` waits in each group, or only in ``group``.
 
     Raises `HeadwaterError` if the stream or the group does not exist.
     """

@@ -1,4 +1,4 @@
-"""The metrics of a store, for Prometheus: one table of what each is, and what it is read from.
+"""The metrics of a store, for Prometheus: one table with the definition and the source of each.
 
 Rule 1. Where redis_exporter has a metric, its name and labels are used, so that its boards work.
 Rule 2. A value that the server does not report is omitted, not 0.
@@ -13,13 +13,13 @@ from typing import Final, NamedTuple, TypeVar
 from headwater.common.names import text_of
 from headwater.groups.protocol.capabilities import info_fields
 from headwater.groups.protocol.operation import Command, Operation, Refused, accepted, mapping
-from headwater.messages import dead_letter_stream
+from headwater.messages.keys import dead_letter_stream
 from headwater.operations.streams import GroupLag, StreamSummary, lags, names, summaries
 
 T = TypeVar("T")
 
 GROUPS_AT_ONCE = 500
-"""For how many groups the consumers are read together."""
+"""Maximum number of groups whose consumers are read in one request."""
 
 
 class Metric(NamedTuple):
@@ -64,9 +64,9 @@ SERVER: Final[Mapping[Metric, str]] = {
     _gauge("redis_memory_max_bytes", "maxmemory; 0 for no limit."): "maxmemory",
     _gauge("redis_loading_dump_file", "1 while the store is loaded."): "loading",
     _gauge(
-        "redis_rdb_last_save_timestamp_seconds", "When the last snapshot or image was written."
+        "redis_rdb_last_save_timestamp_seconds", "Time of the last snapshot or image, in Unix time."
     ): ("rdb_last_save_time"),
-    _gauge("redis_rdb_changes_since_last_save", "Changes since then."): (
+    _gauge("redis_rdb_changes_since_last_save", "Changes since the last snapshot or image."): (
         "rdb_changes_since_last_save"
     ),
     _gauge("redis_aof_current_size_bytes", "Size of the append-only file or journal."): (
@@ -93,14 +93,14 @@ SERVER: Final[Mapping[Metric, str]] = {
         "journal_recovery_cuts"
     ),
     _gauge("headwater_segments", "Files of entries on disk."): "segments",
-    _gauge("headwater_segment_live_bytes", "Size of the entries in them."): "segment_live_bytes",
+    _gauge("headwater_segment_live_bytes", "Size of live entries on disk."): "segment_live_bytes",
     _counter("headwater_cold_reads_total", "Reads of entries on disk."): "cold_reads",
-    _counter("headwater_cold_read_failures_total", "Of those, reads that failed."): (
+    _counter("headwater_cold_read_failures_total", "Reads of entries on disk that failed."): (
         "cold_read_failures"
     ),
     _counter("headwater_checkpoints_total", "Images that were written."): "rdb_saves",
 }
-"""Metrics of the server, and the field of INFO of each."""
+"""Metrics of the server, each with its field of INFO."""
 
 HEALTH: Final[Mapping[Metric, str]] = {
     _gauge("redis_rdb_last_bgsave_status", "1 if the last snapshot or image succeeded."): (
@@ -110,7 +110,7 @@ HEALTH: Final[Mapping[Metric, str]] = {
         "redis_aof_last_write_status", "1 if the last write to the append-only file succeeded."
     ): ("aof_last_write_status"),
 }
-"""Metrics that are 1 where a field of INFO is ``ok``."""
+"""Metrics that are 1 if a field of INFO is ``ok``, each with the field."""
 
 STREAMS: Final[Mapping[Metric, Callable[[StreamSummary], int | None]]] = {
     _gauge("redis_stream_length", "Entries of a stream.", _STREAM): lambda one: one.entries,
@@ -119,7 +119,7 @@ STREAMS: Final[Mapping[Metric, Callable[[StreamSummary], int | None]]] = {
 
 
 def _seconds(ms: int | None, *, nothing: bool) -> float | None:
-    """Return milliseconds in seconds; 0 if there is nothing, None if the server does not tell."""
+    """Return milliseconds in seconds. For None, return 0 if ``nothing``, and None if the server does not tell."""
     return (0.0 if nothing else None) if ms is None else ms / 1000
 
 
@@ -178,8 +178,8 @@ TABLE: Final[Sequence[Metric]] = (
 def samples(
     pattern: str = "*", *, db: int = 0, consumers: bool = False
 ) -> Operation[list[MetricSample]]:
-    """Return all samples of a store: of the server, and of the streams that match ``pattern``; with ``consumers``
-    also of each consumer, of which a group may have many."""
+    """Return all samples of a store: those of the server, and of the streams that match ``pattern``. With ``consumers``
+    also those of each consumer; a group may have many."""
     replies = yield [["INFO"]]
     found = [MetricSample(UP, (), 1.0), *_of_server(info_fields(replies[0]))]
     streams = yield from names(pattern)

@@ -1,9 +1,9 @@
-"""What a consumer group looks like at one moment: all that `causes` decides from.
+"""Observes a consumer group at one moment; `causes` decides from such observations alone.
 
-Rule 1. Nothing is changed. The content of three entries is transferred at most: of the first and the last one
-        of the stream, and of the oldest unread one.
-Rule 2. Of a long pending entries list, the oldest entries and those that have been idle for longest are
-        examined, `MOST` of each; the counts are those of the server.
+Rule 1. Nothing is changed. The content of at most three entries is transferred: the first and the last of the
+        stream, and the oldest unread one.
+Rule 2. In a long pending entries list, the oldest entries and those that have been idle for longest are
+        examined, `MOST` of each. The counts are the server's.
 """
 
 from __future__ import annotations
@@ -32,57 +32,57 @@ from headwater.groups.reports.pending import (
 )
 from headwater.groups.reports.trimmed import never_read
 from headwater.groups.settling.ticks import TicksState, state_if_told
-from headwater.messages import poison_key
+from headwater.messages.keys import poison_key
 from headwater.operations.refusals import ServerRefusal
 
 MOST = 1_000
-"""How many of the oldest entries, and of those that have been idle for longest, are examined."""
+"""Maximum number of the oldest entries that are examined, and of those that have been idle for longest."""
 
 
 class Observation(NamedTuple):
-    """What a group looked like at ``at_ms``, in Unix milliseconds of the server."""
+    """The state of a group at ``at_ms``, in Unix milliseconds of the server."""
 
     stream: str
     at_ms: int
     group: GroupPending
     """The counts of the group, and its oldest pending entries."""
     consumers: Sequence[ConsumerInfo]
-    """Its consumers, without those that Headwater uses itself."""
+    """The consumers of the group, without those that Headwater uses itself."""
     idle: Sequence[PendingDelivery]
-    """Pending entries that were idle for at least `silent_ms`, or that nobody owns, the oldest first."""
+    """Pending entries that were idle for at least `silent_ms`, or that have no owner, oldest first."""
     missing: Sequence[str] | None
-    """Examined entries that are gone from the stream; None if the server does not tell."""
+    """Ids of examined entries that are gone from the stream; None if the server does not tell."""
     never_read: int | None
-    """At least how many entries were trimmed or deleted before the group read them; None if unknown."""
+    """Minimum number of entries that were trimmed or deleted before the group read them; None if unknown."""
     poison: Mapping[str, Record]
     """The suspected poison messages among the examined entries."""
     early: Mapping[str, int]
-    """How often entries were claimed from a worker that still ran them, in the last hour."""
+    """Entry id → number of times that it was claimed, in the last hour, from a worker that still ran it."""
     held: Sequence[HeldKey]
-    """The keys of an ordered group of which entries wait for an earlier one."""
+    """The keys of an ordered group whose entries wait for an earlier one."""
     refusals: Sequence[ServerRefusal]
-    """Why the server refuses what workers send."""
+    """Reasons why the server refuses commands of workers."""
     unknown: Sequence[str]
-    """What the server does not tell this user."""
+    """The facts that the server does not tell this user."""
     ticks: TicksState | None
     """The schedule by which messages are added to the stream, for the group that handles them."""
     hung: Mapping[str, str]
-    """The consumers all of whose handlers hang, and what they say of it."""
+    """Consumer → its report that all its handlers hang."""
     transfers: Mapping[str, str]
-    """The consumers that move something large, and what they say of it."""
+    """Consumer → its report of a large transfer."""
     expired: ExpiredEntries
-    """How many entries no worker has started in time, lately."""
+    """Number of entries that no worker has started in time recently."""
     limited: Limited
     """The entries that wait for a limit of their consumer."""
 
     @property
     def seen_ms(self) -> int | None:
-        """Milliseconds since a worker or consumer of the group was last seen; None if none ever was."""
+        """Milliseconds since a worker or consumer of the group was last seen; None if never."""
         return self.group.last_seen_ms
 
     @property
     def silent_ms(self) -> int:
-        """The idle time from which an owner counts as silent: ``claim_after``, if the workers announced it."""
+        """Idle time in milliseconds from which an owner is silent: ``claim_after``, if the workers announced it."""
         return silent_after(self.group.claim_after_ms)
 
 
@@ -93,8 +93,8 @@ def observe(
     unknown: Sequence[str] = (),
     only: str | None = None,
 ) -> Operation[Observation]:
-    """Observe a group, or only the pending entry ``only`` of it. ``refused`` and ``unknown``: why the server refuses
-    commands, and what it does not tell about that."""
+    """Observe a group, or only its pending entry ``only``. ``refused`` are the reasons why the server refuses commands,
+    and ``unknown`` the facts about them that it does not tell."""
     span = PendingFilter(MOST) if only is None else PendingFilter(1, only, only)
     found = yield from report(of, span)
     silent = silent_after(found.claim_after_ms)
@@ -156,7 +156,7 @@ return {gone, #ARGV}
 
 
 def _missing(of: GroupInfo, ids: Sequence[str]) -> Operation[list[str] | None]:
-    """Return those ids that are gone from the stream, without transferring the entries of others."""
+    """Return those of ``ids`` that are gone from the stream, without transferring the entries that are not."""
     if not ids:
         return []
     if of.able.verbs:

@@ -1,4 +1,4 @@
-"""Whether a store can be used: for probes of an orchestrator."""
+"""Checks whether a store can be used, for probes of an orchestrator."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from headwater.operations.refusals import TAKES_WRITES, refusals
 
 
 class Readiness(NamedTuple):
-    """Whether a store answers, and whether it takes what workers send."""
+    """Readiness of a store: it has loaded its data, and accepts what workers send."""
 
     loaded: bool
     problems: Sequence[str]
-    """Why it does not take it, or why nobody knows; empty if it is known to take it."""
+    """Reasons why it does not accept it, or why that is unknown; empty if it is known to accept it."""
 
     @property
     def ready(self) -> bool:
-        """Whether the store can be used."""
+        """True if the store can be used."""
         return self.loaded and not self.problems
 
 
 def readiness() -> Operation[Readiness]:
-    """Return whether the store can be used. Raises redis-py's ConnectionError if it does not answer."""
+    """Return the store's readiness. Raises redis-py's ConnectionError if the store does not answer."""
     replies = yield [["PING"]]
     if isinstance(replies[0], Refused):
         return Readiness(replies[0].code != "LOADING", [str(replies[0])])

@@ -1,8 +1,8 @@
-"""The record of what operators did to a stream and its groups: the stream ``{stream}:hw:actions``.
+"""Records the actions of operators on a stream and its groups, in the stream ``{stream}:hw:actions``.
 
-Rule 1. Each action leaves one record: who, what, on how many entries or consumers, and on which first.
-Rule 2. Who it was is what the server says. An embedded store has no users: there it is who runs the program.
-Rule 3. A record that the server refuses does not undo the action; a warning says that it is missing.
+Rule 1. Each action leaves one record: the user, the action, the number of entries or consumers, and the first of them.
+Rule 2. The user is the one that the server reports. An embedded store has none; there it is who runs the program.
+Rule 3. If the server refuses a record, the action is not undone. A warning says that the record is missing.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from headwater.groups.protocol.operation import Operation, Refused
-from headwater.messages import actions_key
+from headwater.messages.keys import actions_key
 
 log = logging.getLogger("headwater.operations")
 
 RECORDS = 1_000
-"""About how many actions the record of a stream keeps."""
+"""Approximate number of actions that the record of a stream keeps."""
 
-# Redis 7.0 refuses "this user"; CLIENT INFO has the name.
+# The refusal of Redis 7.0 says "this user", without the name; CLIENT INFO has it.
 _NAMED = re.compile(r"User (\S+) has no permissions|\buser=(\S+)")
 
 
 class Action(StrEnum):
-    """What is done."""
+    """The actions that are recorded."""
 
     RELEASE = "release"
     """Pending entries are handed back: the next consumer that claims gets them. Delayed ones are due at once."""
     CLAIM = "claim"
-    """They are given to another consumer, as XCLAIM does."""
+    """Pending entries are given to another consumer, as XCLAIM does."""
     ACKNOWLEDGE = "acknowledge"
-    """They are settled without being handled."""
+    """Pending entries are settled without being handled."""
     BURY = "bury"
-    """They become dead letters, which can be replayed."""
+    """Pending entries become dead letters, which can be replayed."""
     REPLAY = "replay"
     """Dead letters are handed back to their groups."""
     DROP = "drop"
@@ -54,7 +54,7 @@ class Action(StrEnum):
 def who() -> Operation[str]:
     """Return the name of the connection's user; ``unknown`` if the server does not tell.
 
-    A refusal names the user, too. Of an embedded store it is who runs this program.
+    A refusal also names the user. For an embedded store, it is the user that runs this program.
     """
     replies = yield [["ACL", "WHOAMI"], ["CLIENT", "INFO"]]
     first = replies[0]
@@ -86,7 +86,7 @@ def record(
     refused: int = 0,
     count: int | None = None,
 ) -> Operation[None]:
-    """Record an action on ``done``, ids or names, of which ``count`` is the number if they are not listed."""
+    """Record an action on ``done``, ids or names. ``count`` is their number if they are not listed."""
     user = yield from who()
     number = len(done) if count is None else count
     replies = yield [

@@ -1,6 +1,6 @@
-"""Why a server refuses what workers send: read from INFO, CONFIG and ACL LOG.
+"""Finds the reasons why a server refuses commands of workers, from INFO, CONFIG and ACL LOG.
 
-A server may forbid any of these commands. Then what they would show is unknown, and not reported.
+A server may forbid any of these commands. Then the reasons that it would show are unknown and not reported.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from headwater.groups.protocol.capabilities import info_fields
 from headwater.groups.protocol.operation import Operation, Refused, Word, mapping
-from headwater.messages import group_settings_key
+from headwater.messages.keys import group_settings_key
 
 RECENT_S = 300.0
-"""Denials in ACL LOG that are older than this are not reported."""
+"""Maximum age of the denials in ACL LOG that are reported, in seconds."""
 
 _DENIALS = 128
-"""How many denials are read: the default length of ACL LOG."""
+"""Number of denials that are read: the default length of ACL LOG."""
 
 
 class ServerRefusal(NamedTuple):
@@ -25,25 +25,25 @@ class ServerRefusal(NamedTuple):
     code: str
     """The first word of the error that clients receive, such as ``OOM``; ``PAUSED`` if they receive none."""
     statement: str
-    """The reason, with what shows it."""
+    """The reason, with its evidence."""
     fix: Sequence[str] = ()
     """The command to the server that ends it; empty if no single command does."""
 
 
 TAKES_WRITES = "whether the server takes writes (INFO)"
-"""What is unknown without INFO."""
+"""The fact that is unknown without INFO."""
 
 
 class Refusals(NamedTuple):
-    """Why the server refuses what workers send."""
+    """The reasons why the server refuses commands of workers."""
 
     found: Sequence[ServerRefusal]
     unknown: Sequence[str]
-    """What the server does not tell this user, so that nobody knows whether it refuses for that reason."""
+    """The facts that the server does not tell this user, so that refusals for such reasons are unknown."""
 
 
 def refusals(*streams: str) -> Operation[Refusals]:
-    """Return why the server refuses what workers of ``streams`` send, and what it does not tell."""
+    """Return the reasons why the server refuses commands of workers of ``streams``, and what it does not tell."""
     replies = yield [
         ["INFO"],
         ["CONFIG", "GET", "stop-writes-on-bgsave-error"],
@@ -63,7 +63,7 @@ def refusals(*streams: str) -> Operation[Refusals]:
 
 
 def _unknown(info: Mapping[str, str], replies: Sequence[Any]) -> list[str]:
-    """Return what the server does not tell, as far as it matters, with the commands that it refuses."""
+    """Return the relevant facts that the server does not tell, with the commands that it refuses."""
     told = [not isinstance(one, Refused) for one in replies]
     unknown = [] if told[0] else [TAKES_WRITES]
     if not told[1] and info.get("rdb_last_bgsave_status") == "err" and "journal_state" not in info:
@@ -96,7 +96,7 @@ def _unwritable(info: Mapping[str, str], *, stops: bool) -> list[ServerRefusal]:
                 "MISCONF", "the server cannot write its append-only file: its log says why"
             )
         ]
-    # Headwater's journal has what an image that failed does not have: it goes on.
+    # Headwater goes on after a failed image, because its journal has the data.
     if stops and info.get("rdb_last_bgsave_status") == "err" and "journal_state" not in info:
         return [
             ServerRefusal(
@@ -157,20 +157,20 @@ def _paused(info: Mapping[str, str]) -> list[ServerRefusal]:
 
 
 class _Denial(NamedTuple):
-    """What a user has no right to: a command, or a key."""
+    """A right that a user lacks: to a command, or to a key."""
 
     user: str
     reason: str
     what: str
 
     def probe(self, stream: str) -> list[Word]:
-        """Return the command that asks whether the user still has no right to it."""
+        """Return the command that asks whether the user still lacks the right."""
         if self.reason == "key":
             return command_probe(self.user, "xadd", self.what)
         return command_probe(self.user, self.what, stream)
 
     def refusal(self, times: int, age_s: float) -> ServerRefusal:
-        """Return what an operator reads about it."""
+        """Return the refusal that an operator reads: ``times`` denials, the last one ``age_s`` seconds ago."""
         kind, sign = ("key", "~") if self.reason == "key" else ("command", "+")
         often = "1 denial" if times == 1 else f"{times} denials"
         return ServerRefusal(
@@ -183,7 +183,7 @@ class _Denial(NamedTuple):
 def _denied(
     denials: Sequence[Mapping[bytes, Any]], streams: Sequence[str]
 ) -> Operation[list[ServerRefusal]]:
-    """Return the recent denials by ACL rules that concern ``streams``, without those that have ended."""
+    """Return the recent denials by ACL rules that concern ``streams``, without those of rights granted since."""
     known = frozenset(streams)
     found: dict[_Denial, tuple[int, float]] = {}
     for one in denials:

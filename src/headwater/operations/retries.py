@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headwater.groups.protocol.operation import Operation, accepted
 from headwater.groups.reports.pending import GroupInfo, groups
-from headwater.messages import delays_key
+from headwater.messages.keys import delays_key
 
 
 class Retry(NamedTuple):
@@ -19,8 +19,8 @@ class Retry(NamedTuple):
 
 
 def retries(stream: str, group: str, *, count: int) -> Operation[list[Retry]]:
-    """Return the first ``count`` delayed entries of a group: on Headwater in the order of their ids, elsewhere in that
-    of their due times.
+    """Return the first ``count`` delayed entries of a group, on Headwater in the order of their ids, elsewhere in the
+    order of their due times.
 
     Raises `HeadwaterError` if the stream or the group does not exist.
     """

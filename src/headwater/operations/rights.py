@@ -1,7 +1,7 @@
-"""The rights that each kind of user needs, as rules of ACL SETUSER: no category, no key that it does not use.
+"""The rights that each kind of user needs, as rules of ACL SETUSER, without categories or keys that it does not use.
 
-Rule 1. A role lists commands that it sends. Tests run its whole job as a user with exactly these rules, on Headwater and
-        on Redis, and the server denies nothing.
+Rule 1. A role lists the commands that it sends. Tests run its whole job as a user with exactly these rules, on
+        Headwater and on Redis, and the server denies nothing.
 Rule 2. AUTH, HELLO and QUIT need no rule.
 """
 
@@ -16,14 +16,14 @@ from headwater.messages.keys import related_key
 
 
 class Role(NamedTuple):
-    """Commands, by server, and keys, in which STREAM is the stream."""
+    """The commands of a role, by server, and its keys, in which STREAM stands for the stream."""
 
     about: str
     commands: str
     headwater: str
     """Commands that only Headwater has, or needs."""
     redis: str
-    """Commands that Redis and Valkey need for the same: scripts and what these call."""
+    """Commands that Redis and Valkey need instead: scripts, and the commands that scripts call."""
     keys: Sequence[str]
 
 
@@ -33,7 +33,7 @@ _LOOKS: Final = (
 )
 
 WITHHELD: Final = frozenset({"acl|log", "acl|dryrun", "config|get"})
-"""What would tell a viewer more, and also what others must not know or change: denied, and shown as unknown."""
+"""Commands denied to a viewer, because they also show what it must not know. Their facts are shown as unknown."""
 
 ROLES: Final = {
     "worker": Role(
@@ -84,7 +84,7 @@ ROLES: Final = {
     ),
     "spark-append": Role("Spark's sink, at least once.", "xadd", "", "", ("~STREAM",)),
 }
-"""The kinds of users."""
+"""The kinds of users, by name."""
 
 
 def rules(role: str, streams: Sequence[str], *, redis: bool = False) -> list[str]:

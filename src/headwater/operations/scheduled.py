@@ -1,4 +1,4 @@
-"""Messages that are scheduled for a stream: listing and cancelling them. They are there before a worker ran."""
+"""Lists and cancels the messages that are scheduled for a stream. They exist before any worker has run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 from headwater.common.names import text_of
 from headwater.groups.protocol.operation import Operation, Refused, accepted, batched, server_ms
 from headwater.groups.settling.scheduling import cancel_each, due_ms, published
-from headwater.messages import later_key
+from headwater.messages.keys import later_key
 from headwater.operations.records import Action, record
 
 PAGE = 500
-"""How many messages are read, or cancelled, in one step."""
+"""Maximum number of messages that are read, or cancelled, in one step."""
 
 
 class ScheduledMessage(NamedTuple):
@@ -20,7 +20,7 @@ class ScheduledMessage(NamedTuple):
 
     id: str
     due_ms: int
-    """In how many milliseconds it is due, by the server's clock; 0 if it is, and no worker has published it yet."""
+    """Milliseconds until it is due, by the server's clock; 0 if it is due, and no worker has published it yet."""
     fields: Sequence[tuple[str, str]]
 
 
@@ -43,7 +43,7 @@ def scheduled(stream: str) -> Operation[list[ScheduledMessage]]:
 
 def cancel_all(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
     """Cancel messages; return the ids of those that were still scheduled. A message is published or cancelled, never
-    both. If a later page is refused, what was cancelled before is recorded."""
+    both. If the server refuses a later page, the cancellations before it are recorded."""
     cancelled: list[str] = []
     refused: Refused | None = None
     try:

@@ -1,7 +1,7 @@
-"""Which streams a store has, and how far the groups of each are behind.
+"""Lists the streams of a store, and measures the lag of their groups.
 
-Rule. Streams are asked for together, `TOGETHER` at a time, so that ten thousand of them take a second; no entry's
-      content is transferred unless the server refuses scripts.
+Rule. The server is asked about `TOGETHER` streams at a time, so that ten thousand streams take a second. The content
+      of entries is transferred only if the server refuses scripts.
 """
 
 from __future__ import annotations
@@ -24,51 +24,50 @@ from headwater.groups.protocol.operation import (
 )
 from headwater.groups.reports.pending import known_lag
 from headwater.groups.settling.ticks import state_if_told
-from headwater.messages import delays_key
-from headwater.messages.keys import RESERVED
+from headwater.messages.keys import RESERVED, delays_key
 
 TOGETHER = 500
-"""How many streams are asked for in one round trip."""
+"""Maximum number of streams in one round trip."""
 
 
 class StreamSummary(NamedTuple):
-    """One stream."""
+    """The counts of one stream, and its schedule."""
 
     stream: str
     entries: int
     groups: int
     pending: int
-    """Pending entries of all groups."""
+    """Number of pending entries of all groups."""
     unread: int | None
-    """What the group that is furthest behind has not read; None if there is no group, or it is unknown."""
+    """Number of entries that the group furthest behind has not read; None without a group, or if unknown."""
     schedule: str | None = None
-    """The rule by which ticks are added to the stream (`App.every`, `App.cron`); None if there is none."""
+    """The rule by which ticks are added to the stream (`App.every`, `App.cron`); None without a schedule."""
     last_tick_ms: int | None = None
-    """How many milliseconds ago the last tick was."""
+    """Milliseconds since the last tick; None if unknown."""
     next_tick_ms: int | None = None
-    """In how many milliseconds the next tick is due; negative if it is late."""
+    """Milliseconds until the next tick is due; negative if it is late, None if unknown."""
 
 
 class GroupLag(NamedTuple):
-    """How far one group is behind. Times are in milliseconds."""
+    """The lag of one group. Times are in milliseconds."""
 
     stream: str
     group: str
     consumers: int
     pending: int
     unread: int | None
-    """Entries that the group has not read; None if the server does not know."""
+    """Number of entries that the group has not read; None if the server does not know."""
     lag_ms: int | None
-    """Age of the oldest unread entry, by its id; 0 if there is none, None if the server does not tell."""
+    """Age of the oldest unread entry, by its id; 0 if all are read, None if the server does not tell."""
     oldest_pending_ms: int | None
     """Age of the oldest pending entry, by its id; None if none is pending, or the server does not tell."""
     delayed: int | None
-    """Pending entries that wait for their retry; None if the server does not tell."""
+    """Number of pending entries that wait for their retry; None if the server does not tell."""
 
 
 def names(pattern: str = "*") -> Operation[list[str]]:
-    """Return the names of the streams that match a glob pattern, sorted, without those that Headwater stores for
-    others."""
+    """Return the names of the streams that match a glob pattern, sorted, without those that Headwater keeps for other
+    streams."""
     found: set[bytes] = set()
     cursor: Any = 0
     while True:
@@ -82,7 +81,7 @@ def names(pattern: str = "*") -> Operation[list[str]]:
 
 
 def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
-    """Return the summaries of those ``streams`` that exist."""
+    """Return a summary of each of ``streams`` that exists."""
     found: list[StreamSummary] = []
     for part in batched(streams, TOGETHER):
         commands: list[Command] = []
@@ -111,7 +110,7 @@ def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
 
 
 def _with_ticks(summary: StreamSummary, group: str) -> Operation[StreamSummary]:
-    """Return the summary with its schedule, if ``group`` is the one that handles ticks."""
+    """Return the summary with its schedule, if ``group`` is the group that handles ticks."""
     ticks = yield from state_if_told(summary.stream, group)
     if ticks is None:
         return summary
@@ -123,9 +122,9 @@ def _with_ticks(summary: StreamSummary, group: str) -> Operation[StreamSummary]:
 
 
 def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[GroupLag]]:
-    """Return how far the groups of ``streams``, or only those named ``group``, are behind.
+    """Return the lag of each group of ``streams``, or only of those named ``group``.
 
-    Raises `HeadwaterError` if there is one stream, and it does not exist.
+    Raises `HeadwaterError` if ``streams`` is a single stream that does not exist.
     """
     able = yield from probe()
     found: list[GroupLag] = []
@@ -148,7 +147,7 @@ def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[Gro
 
 
 class _Measured(NamedTuple):
-    """What is not in XINFO GROUPS."""
+    """The figures of a group that XINFO GROUPS lacks."""
 
     unread: int | None
     lag_ms: int | None
@@ -202,7 +201,7 @@ return entry and entry[1]
 
 
 def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
-    """Return what Redis and Valkey do not count. A group whose lag is 0 has no unread entry."""
+    """Measure the figures that Redis and Valkey do not count. A group whose lag is 0 has no unread entry."""
     behind = [(stream, row) for stream, row in places if row.get(b"lag") != 0]
     replies = yield [
         *(

@@ -1,11 +1,11 @@
 """A store's state on disk: the engine's facts in the journal's files. It imports both, and neither imports it.
 
     replaying.py  reads an image and the journal at the start, in steps
-    progress.py   how far that is
+    progress.py   the progress of that
     applying.py   applies record groups to a keyspace
     building.py   writes an image
     source.py     reads the blobs of segments
-    order.py      what a server orders from a helper process, and its report
+    order.py      the server's order to a helper process, and the helper's report
     helper.py     the helper process
     process.py    starts it
     digest.py     the digest of the sources: a helper of another version refuses

@@ -1,9 +1,8 @@
 """Applies batches of record groups to a keyspace: those of an image, then those of the journal.
 
-Rule 1. A record that cannot be applied is damage, reported with its file and offset, whatever exception it
-        causes. MemoryError and OSError are not: they concern this machine, not the record.
-Rule 2. Blocks are sealed at the pace of turns, because a store may be larger than memory if it is not
-        sealed.
+Rule 1. A record that cannot be applied, because of any exception, is damage, reported with its file and
+        offset. MemoryError and OSError are not damage: they concern this machine, not the record.
+Rule 2. Blocks are sealed at the pace of turns, because an unsealed store may be larger than memory.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ class AppliedGroup(NamedTuple):
     facts: memoryview
     kinds: list[int]
     concerns: list[Concern]
-    """What each fact concerned, if it was asked for."""
+    """The concern of each fact, if requested; otherwise empty."""
 
 
 class Concern(NamedTuple):
-    """What a fact concerns."""
+    """The key, group and entries that a fact concerns."""
 
     database: int | None = None
-    """None for all databases, or for none."""
+    """Number of the database; None if the fact concerns all databases, or none."""
     key: bytes | None = None
     group: bytes = b""
     ids: tuple[str, ...] = ()
@@ -52,7 +51,7 @@ class Concern(NamedTuple):
 
 
 class Applying:
-    """Fills ``keyspace``, whose facts are muted until `finish`. It reads its blobs from ``source``; with
+    """Fills ``keyspace``, whose facts are muted until `finish`. The keyspace reads its blobs from ``source``; with
     ``storing`` it will store blocks there."""
 
     def __init__(
@@ -86,8 +85,8 @@ class Applying:
     def step_through(
         self, batch: JournalBatch, *, concerns: bool = False
     ) -> Iterator[AppliedGroup]:
-        """Apply the groups of a batch one by one, and yield each when it is applied; with ``concerns``, with what its
-        facts concern."""
+        """Apply the groups of a batch one by one, and yield each when it is applied; with ``concerns``, with those of
+        its facts."""
         keyspace, replay = self.keyspace, self._replay
         rows = zip(batch.starts, batch.ends, batch.times, strict=True)
         for index, (start, end, now_ms) in enumerate(rows):
@@ -128,11 +127,11 @@ class Applying:
 
 _NUMBER = struct.Struct("<I")
 _NO_KEY = frozenset({0x16, 0x1D})
-"""Facts of whole databases."""
+"""Kinds of facts about whole databases."""
 
 
 def _concern(facts: memoryview, at: int, keyspace: Keyspace) -> Concern:
-    """Return what the fact at ``at`` concerns; nothing if it is incomplete, which `Replay` will say."""
+    """Return the concern of the fact at ``at``; an empty one if it is incomplete, which `Replay` will report."""
     try:
         return _read_concern(facts, at, keyspace)
     except (IndexError, struct.error):
@@ -140,7 +139,7 @@ def _concern(facts: memoryview, at: int, keyspace: Keyspace) -> Concern:
 
 
 def _read_concern(facts: memoryview, at: int, keyspace: Keyspace) -> Concern:
-    """Return what the fact at ``at`` concerns (`headwater.engine.facts.facts` lists their forms)."""
+    """Return the concern of the fact at ``at`` (`headwater.engine.facts.facts` lists the forms of facts)."""
     kind = facts[at]
     if kind == 0x10 or 0x20 <= kind < 0x50:
         at += 1 + (kind == 0x10)
@@ -160,7 +159,7 @@ def _read_concern(facts: memoryview, at: int, keyspace: Keyspace) -> Concern:
 
 
 def _ids(facts: memoryview, at: int) -> tuple[str, ...]:
-    """Return the ids in a fact that entries were deleted (0x22) or trimmed (0x21)."""
+    """Return the ids in a fact about deleted (0x22) or trimmed (0x21) entries."""
     if facts[at] == 0x21:
         ids, size = at + TRIMMED.size - ID.size, ID.size
     elif facts[at] == 0x22:

@@ -1,25 +1,25 @@
 """Copies a store, also while a server uses it, and the state that it had at an earlier moment.
 
-Rule 1. While a backup is made, the server removes no file (`Files.removable`). What MANIFEST names when the backup
-        begins, and every segment that the journal names up to the moment at which it is copied, is there. A later
-        image and a later MANIFEST are not copied: the journal has what they have.
+Rule 1. While a backup is made, the server removes no file (`Files.removable`). So the files that MANIFEST names when
+        the backup begins exist, and every segment that the journal names until it is copied. A later image and a later
+        MANIFEST are not copied: the journal contains the same changes.
 Rule 2. MANIFEST is read first, then the journal is copied, then the image and the segments: MANIFEST says how far the
-        journal must reach, and a segment is durable before the journal refers to it. A segment that is not there
-        any more had no blob: its creation has failed.
-Rule 3. The journal of the copy has one end. It is the last file that has records when the copy begins, looked for from
-        the newest to the oldest: the files before it are closed, and no byte of them changes any more. Of that file
-        the bytes are copied that it has when its turn comes (`journal.copies`, rule 1); it may be closed by then. All
-        files after it are copied as empty ones, whatever they have got since. So the end may be torn like after a
-        crash, and no later file says that it lay elsewhere.
+        journal must reach, and a segment is durable before the journal refers to it. A segment that does not exist
+        any more had no blob, because its creation failed.
+Rule 3. The journal of the copy has one end. It is in the last file that has records when the copy begins, searched for
+        from the newest to the oldest: the files before it are closed and do not change any more. Of that file, the
+        bytes are copied that it has when its turn comes (`headwater.journal.disk.copies`, rule 1); it may be closed by
+        then. All files after it are copied as empty ones, even if they have records by now. So the end may be torn
+        like after a crash, and no later file names another end.
 Rule 4. A start cuts off a torn end and writes something else there. If the store is started while its journal is
         copied, the journal is copied again, with the MANIFEST of that time.
-Rule 5. Files are copied, not linked: a store refuses data files with a second name (`journal.regular`). On file
-        systems that share blocks, such as XFS and Btrfs, the kernel does not copy the bytes.
-Rule 6. A backup is a data directory: a server can start with it. Until it is complete, its MANIFEST says that it is not
-        (`manifest.UNFINISHED`), and nothing starts with it. A copy that fails is removed.
+Rule 5. Files are copied, not linked: a store refuses data files with a second name
+        (`headwater.journal.disk.regular`). On file systems that share blocks, such as XFS and Btrfs, the kernel does
+        not copy the bytes.
+Rule 6. A backup is a data directory: a server can start with it. Until it is complete, its MANIFEST marks it as
+        unfinished (`manifest.UNFINISHED`), and no server starts with it. A copy that fails is removed.
 Rule 7. The state of a moment is the last image before it, with a journal that ends before the first record group of
-        a later time. Images and journal files that MANIFEST does not name any more are there for as long as
-        ``journal-retention`` says.
+        a later time. `headwater.journal.images.retention` keeps the older images and journal files.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from headwater.journal.segments.segments import segment_name, segment_numbers
 from headwater.persistence.reading import Progress, silent
 
 _STARTS = 10
-"""So often the journal is copied again because the store was started meanwhile."""
+"""Maximum number of attempts to copy the journal, which is copied again if the store was started meanwhile."""
 _NOT_OURS = {"lost+found"}
-"""What a file system has of its own, so that a mounted disk counts as empty."""
+"""Names that a file system creates itself, so that a mounted disk counts as empty."""
 
 _LOCKS = (LOCK_NAME, BACKUP_LOCK_NAME)
-"""What readers lock. They create nothing, so a copy has these files from the beginning."""
+"""Files that readers lock. Readers create nothing, so a copy has these files from the beginning."""
 
 
 class Backup(NamedTuple):
-    """What was copied."""
+    """Result of a backup: the number of copied files and their size."""
 
     directory: str
     files: int
@@ -69,9 +69,9 @@ class Moment(NamedTuple):
 
     directory: str
     at_ms: int
-    """The time of the last record group that the directory has."""
+    """Time of the last record group that the directory has."""
     left_out: int
-    """Record groups of later times that were copied and removed."""
+    """Number of record groups of later times that were copied and removed."""
 
 
 def back_up(
@@ -84,8 +84,8 @@ def back_up(
     """Copy the store in ``directory`` to ``destination``, which must be empty or missing. ``progress`` is called after
     each ``piece_bytes``, and after each file.
 
-    Raises `StoreUnusable` if there is no store, or if ``destination`` is not empty; `OSError` as the disk does. Nothing
-    is left in ``destination`` then.
+    Raises `StoreUnusable` if ``directory`` has no store, or if ``destination`` is not empty; `OSError` as the disk
+    does. In these cases, nothing is left in ``destination``.
     """
     with _source(directory) as files, _destination(directory, destination) as copy:
         copier = _Copier(files, copy, progress, piece_bytes)
@@ -104,7 +104,7 @@ def restore_at(
 ) -> Moment:
     """Copy the store in ``directory`` to ``destination`` as it was at ``at_ms``.
 
-    Raises as `back_up`, and `StoreUnusable` if what the directory keeps does not reach back so far
+    Raises as `back_up`, and `StoreUnusable` if the directory does not reach back so far
     (``journal-retention``).
     """
 
@@ -114,7 +114,7 @@ def restore_at(
         return found, None if found == to_end else found.last
 
     with _source(directory) as files:
-        past()  # nothing is created in vain
+        past()  # raises before anything is created
         with _destination(directory, destination) as copy:
             manifest = _Copier(files, copy, progress, piece_bytes).copy(past)
             return _cut_after(copy, manifest, destination, at_ms)
@@ -122,7 +122,7 @@ def restore_at(
 
 @contextlib.contextmanager
 def _source(directory: Path) -> Iterator[Files]:
-    """Provide the files of ``directory``, of which none is removed meanwhile."""
+    """Provide the files of ``directory``, and keep the store from removing any meanwhile."""
     check_readable(directory)
     files = DiskFiles(directory)
     with reading(files):
@@ -146,7 +146,7 @@ def _destination(directory: Path, destination: Path) -> Iterator[DiskFiles]:
     new = not destination.exists()
     if not new and (not destination.is_dir() or set(copy.names()) - _NOT_OURS):
         if destination.is_dir() and MANIFEST_NAME in copy.names():
-            read_manifest(copy)  # which says so if it is an unfinished copy
+            read_manifest(copy)  # raises if it is an unfinished copy
         raise StoreUnusable(
             f"{destination} is not an empty directory; name one that does not exist"
         )
@@ -182,7 +182,7 @@ def _remove_all(copy: DiskFiles, destination: Path, *, new: bool) -> None:
 
 
 def _name_all(copy: Files, manifest: StoreManifest) -> None:
-    """Make a directory, of which all files are complete, a store."""
+    """Make a store of a directory whose files are all complete."""
     copy.sync_directory()
     replace_file(copy, MANIFEST_NAME, manifest.text())
     copy.sync_directory()
@@ -206,8 +206,8 @@ class _Copier:
         self._piece_bytes = piece_bytes
 
     def copy(self, choose: Callable[[], tuple[StoreManifest, int | None]]) -> StoreManifest:
-        """Copy all files but MANIFEST, and return it. ``choose`` returns what it says, and the last journal file that is
-        wanted; None for all."""
+        """Copy all files but MANIFEST, and return it. ``choose`` returns MANIFEST, and the number of the last journal
+        file to copy; None for all."""
         for _attempt in range(_STARTS):
             started = self._started()
             manifest, last = choose()
@@ -232,7 +232,7 @@ class _Copier:
         return manifest
 
     def _started(self) -> tuple[int, int] | None:
-        """Return what is different after each start: who starts a store writes its number into the lock."""
+        """Return a value that differs after each start, because a starting server writes its number into the lock."""
         try:
             found = Path(self._files.path(LOCK_NAME)).stat()
         except FileNotFoundError:
@@ -240,11 +240,11 @@ class _Copier:
         return found.st_ino, found.st_mtime_ns
 
     def _copy_journal(self, manifest: StoreManifest, last: int | None) -> None:
-        """Apply rule 3 to the journal files of ``manifest`` up to ``last``."""
+        """Copy the journal files of ``manifest`` up to ``last`` (rule 3)."""
         numbers = [one for one in journal_numbers(self._files) if one >= manifest.first]
         wanted = [one for one in numbers if last is None or one <= last]
         end = next((one for one in reversed(wanted) if self._has_records(file_name(one))), 0)
-        # A file after both is being created, or removed again.
+        # A file after both is being created, or was removed again.
         names = {one: file_name(one) for one in wanted if one <= max(end, manifest.last)}
         self._copy_all([name for one, name in names.items() if one <= end])
         self._copy_all([name for one, name in names.items() if one > end], empty=True)
@@ -256,15 +256,15 @@ class _Copier:
             return False
 
     def _read(self, name: str, offset: int) -> memoryview:
-        """Return as many bytes as a header has."""
+        """Return the bytes of a file from ``offset`` on, as many as a header has."""
         try:
             return self._files.read(name, FILE_HEADER_BYTES, offset)
         finally:
             self._files.close(name)  # another file may get its name
 
     def _copy_all(self, names: list[str], *, empty: bool = False) -> None:
-        """Copy files; with ``empty`` only the headers of journal files, into files of the size that these name: a file that
-        was used meanwhile may be shorter."""
+        """Copy files. With ``empty``, copy only the headers of journal files, into files of the size that the headers
+        name: a file that was used meanwhile may be shorter."""
         paths = {name: Path(self._files.path(name)) for name in names}
         self._total += sum(path.stat().st_size for path in paths.values() if path.exists())
         for name, path in paths.items():
@@ -311,7 +311,7 @@ def _cut_after(files: Files, manifest: StoreManifest, directory: Path, at_ms: in
 
 
 def end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
-    """Let the journal end at ``end``, and MANIFEST say so."""
+    """Let the journal end at ``end``, and record that in MANIFEST."""
     for number in journal_numbers(files):
         if number > end.number:
             files.remove(file_name(number))
@@ -321,7 +321,7 @@ def end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
         files.write(name, end.offset, bytes(used - end.offset))
     header = read_file_header(files.read(name, FILE_HEADER_BYTES))
     assert header is not None, "it was read"
-    files.allocate(name, header.size)  # a rotation has given back what it did not use
+    files.allocate(name, header.size)  # a rotation has freed its unused space
     files.sync(name)
     floor = Synced(end.number, max(end.offset, FILE_HEADER_BYTES))
     _name_all(files, manifest._replace(last=end.number, floor=min(manifest.floor, floor)))

@@ -54,10 +54,10 @@ def build_image(files: Files, order: CheckpointOrder) -> BuiltImage:
 
 
 def checkpoint(journal: Journal, keyspace: Keyspace) -> ImageEntry:
-    """Write an image of ``keyspace``, which is the state that ``journal`` describes, and drop what the image
-    replaces. Call it between turns; nothing else can run until it returns.
+    """Write an image of ``keyspace``, which is the state that ``journal`` describes, and drop the files that the
+    image replaces. Call it between turns; nothing else can run until it returns.
 
-    Raises `StoreUnusable` and `OSError`; the journal is complete then, too.
+    Raises `StoreUnusable` and `OSError`, in which case the journal is complete as well.
     """
     rotation = journal.rotate()
     try:

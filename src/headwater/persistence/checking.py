@@ -1,10 +1,10 @@
-"""Checks the files of a store and the state that they result in, and changes neither.
+"""Checks the files of a store and the state that results from them, and changes neither.
 
 Rule 1. The directory is locked while it is checked: a server that used it would write at the same time.
-Rule 2. What ``journal-retention`` keeps of the past is read too (`journal.retention`): images, journal files, and the
-        entries on disk to which only these refer. Damage there concerns the history, not the current state.
-Rule 3. Recovery stops at the first damaged record, so what follows it is not examined. A damaged blob concerns its
-        own entries only, so all of them are examined.
+Rule 2. The pasts that ``journal-retention`` keeps are read too (`headwater.journal.images.retention`): images, journal
+        files, and the entries on disk to which only these refer. Damage there concerns only the history.
+Rule 3. Recovery stops at the first damaged record, so later records are not examined. A damaged blob concerns its
+        own entries only, so all blobs are examined.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from headwater.persistence.source import SegmentSource
 
 STORED: Final = 0x29
 STORED_BYTES: Final = 5 + RECORD_BYTES
-"""The kind of the fact ``stored`` (`headwater.engine.facts.facts`), and its size."""
+"""Kind of the fact ``stored`` (`headwater.engine.facts.facts`), and its size in bytes."""
 
 
 class UnreadableEntries(NamedTuple):
@@ -77,43 +77,43 @@ class StoreCheck(NamedTuple):
 
     directory: str
     groups: int
-    """Record groups that were applied after the image."""
+    """Number of record groups that were applied after the image."""
     streams: int
     entries: int
     damage: str | None
-    """Why the directory cannot be opened; None if it can."""
+    """Reason why the directory cannot be opened; None if it can."""
     unreadable: list[UnreadableEntries]
     weakened: list[str]
-    """Damage of one of two copies: nothing is lost while the other one is whole."""
+    """Damage of one of two copies. Nothing is lost while the other copy is intact."""
     cuts: list[Cut]
-    """What the next start will cut off: the torn end that a crash left."""
+    """Torn ends that a crash left, which the next start will cut off."""
     notes: list[str]
     """Anomalies without a known loss."""
     faults: list[str]
     """Violations of the rules of the engine in the recovered state."""
 
     past: list[str]
-    """What is damaged or missing of the files that ``journal-retention`` keeps."""
+    """Damaged or missing files among those that ``journal-retention`` keeps, one sentence each."""
     past_until: str | None
-    """Before this time the history is affected; None if it is not."""
+    """Time before which the history is affected; None if it is not affected."""
     past_remedy: str | None
-    """How to do without the damaged part of the history."""
+    """Remedy for the damaged part of the history; None if it is not damaged."""
 
     @property
     def sound(self) -> bool:
-        """Whether the store opens and has all its entries. A torn end was never acknowledged as durable."""
+        """True if the store opens and has all its entries. A torn end was never acknowledged as durable."""
         return self.damage is None and not (self.unreadable or self.weakened or self.faults)
 
     @property
     def healthy(self) -> bool:
-        """Whether the current state is sound, and all that is kept of the past."""
+        """True if the current state and all pasts are sound."""
         return self.sound and not self.past
 
 
 def check_store(files: Files, progress: Progress = silent) -> StoreCheck:
     """Check the store in a directory.
 
-    Raises `StoreInUse` if a process uses it, and `StoreUnusable` if there is no store.
+    Raises `StoreInUse` if a process uses it, and `StoreUnusable` if the directory has no store.
     """
     files.lock_to_read()
     try:
@@ -159,11 +159,11 @@ def _check(files: Files, progress: Progress) -> tuple[StoreCheck, frozenset[int]
 def _with_past(
     result: StoreCheck, used: frozenset[int], files: Files, progress: Progress
 ) -> StoreCheck:
-    """Return the result with what was found in the files that ``journal-retention`` keeps. The current state uses
-    the segments ``used``."""
+    """Return the result with the findings in the files that ``journal-retention`` keeps. The current state uses the
+    segments ``used``."""
     try:
         known, missing = examine_pasts(files)
-    except JournalDamaged:  # MANIFEST, which the result says
+    except JournalDamaged:  # of MANIFEST, which is in the result already
         return result
     flaws = [one for one in missing if one.certain]
     notes = [one.text for one in missing if not one.certain]
@@ -204,7 +204,7 @@ def _period(
     current: StoreManifest,
     places: dict[BlobPlace, int],
 ) -> Iterator[PastFlaw]:
-    """Read the image of a past, and its journal up to the ``later`` one. Yield what is damaged, and note the blobs to which
+    """Read the image of a past, and its journal up to the ``later`` one. Yield the damage, and note the blobs to which
     they refer in ``places``, with the number of the past."""
     number, names, last = image_number(past), frozenset(files.names()), later.first - 1
     try:
@@ -218,7 +218,7 @@ def _period(
         yield PastFlaw(number, without_remedy(error))
     if not all(file_name(one) in names for one in range(past.first, later.first + 1)):
         return
-    # A store that was not written to after its last image has no record that says where the file before ended.
+    # A store that was not written to after its last image has no record that names the end of the file before.
     end = current.floor if current.floor.number == last else Synced(last, 0)
     turn = 0 if past.image is None else past.image.turn
     try:
@@ -230,7 +230,7 @@ def _period(
 
 
 def _stored_places(batch: JournalBatch) -> Iterator[BlobPlace]:
-    """Yield the places in the facts ``stored``, which are groups of their own."""
+    """Yield the places in the facts ``stored``, which have separate groups."""
     for start, end in zip(batch.starts, batch.ends, strict=True):
         for at in range(start, end, STORED_BYTES):
             if batch.data[at] != STORED:

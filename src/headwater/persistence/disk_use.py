@@ -1,4 +1,4 @@
-"""What uses the disk in a data directory. A server may use it meanwhile."""
+"""Measures the disk space of a data directory by kind of file and by stream. A server may use it meanwhile."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from headwater.persistence.reading import (
 
 
 class DiskUse(NamedTuple):
-    """Files of one kind. ``bytes`` is the allocated space, which a sparse file has less of than its size."""
+    """Files of one kind. ``bytes`` is the allocated space, which is less than the size of a sparse file."""
 
     what: str
     files: int
@@ -54,8 +54,8 @@ class StreamOnDisk(NamedTuple):
 
 
 def disk_use(directory: Path) -> list[DiskUse]:
-    """Return what uses the disk, by kind. Raises `StoreUnusable` if there is no store, and `JournalDamaged` for a
-    flawed MANIFEST."""
+    """Return the disk space by kind of file. Raises `StoreUnusable` if the directory has no store, and `JournalDamaged`
+    for a flawed MANIFEST."""
     check_readable(directory)
     files = DiskFiles(directory)
     with reading(files):
@@ -72,7 +72,7 @@ def disk_use(directory: Path) -> list[DiskUse]:
 
 
 def _named(files: Files, manifest: StoreManifest) -> dict[str, str]:
-    """Return data files, and what each is."""
+    """Return name → kind of each data file."""
     image = 0 if manifest.image is None else manifest.image.number
     kept, unneeded = "kept by journal-retention", read_unneeded(files)
     named = {image_name(one): "image" if one == image else kept for one in image_numbers(files)}

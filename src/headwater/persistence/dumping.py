@@ -1,9 +1,9 @@
-"""Lists the record groups of a store's journal, for people who look for a change.
+"""Lists the record groups of a store's journal, to find a change.
 
-Rule 1. A group is shown with the facts in it by name (`headwater.engine.facts.facts`), and with the database and the key that
-        each concerns. For this the store is replayed: only a replay knows where a fact ends, and which key had which
-        number then.
-Rule 2. It begins with the oldest image that is kept (``journal-retention``). A server may use the directory.
+Rule 1. A group is shown with its facts by name (`headwater.engine.facts.facts`), and with the database and the key
+        that each concerns. For this the store is replayed: only a replay knows the end of a fact, and the numbers that
+        keys had at that time.
+Rule 2. The list begins with the oldest image that is kept (``journal-retention``). A server may use the directory.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ KINDS: Final[dict[int, str]] = {
     0x61: "list element set",
     0x62: "list elements removed",
 }
-"""The names of the kinds of facts, as `headwater.engine.facts.facts` lists them."""
+"""Kind of fact → name, as `headwater.engine.facts.facts` lists them."""
 
 
 class DumpedGroup(NamedTuple):
-    """One record group. ``at_ms`` is the server's time, in Unix milliseconds; ``offset`` and ``bytes`` are with its
+    """One record group. ``at_ms`` is the server's time, in Unix milliseconds; ``offset`` and ``bytes`` include its
     header."""
 
     at_ms: int
@@ -75,9 +75,9 @@ class DumpedGroup(NamedTuple):
     offset: int
     bytes: int
     facts: dict[str, int]
-    """The facts by name, with their number."""
+    """Name of the kind of fact → number of these facts."""
     changes: list[DumpedChange]
-    """The same by what they concern, in the order of their first ones."""
+    """The facts by kind, key and group, in the order of the first fact of each."""
 
 
 class DumpedChange(NamedTuple):
@@ -85,18 +85,18 @@ class DumpedChange(NamedTuple):
 
     what: str
     database: int | None
-    """None for all databases."""
+    """Number of the database; None for all databases."""
     key: str | None
-    """None for a whole database."""
+    """The key; None for a whole database."""
     group: str
-    """The consumer group; empty if they concern none."""
+    """The consumer group; empty if the facts concern none."""
     ids: Sequence[str]
-    """The entries that were deleted; the last one that was trimmed."""
+    """Ids of the entries that were deleted, or of the last one that was trimmed."""
     number: int
 
 
 class JournalPart(NamedTuple):
-    """What one journal file has. Times are those of its first and its last group, in Unix milliseconds."""
+    """Content of one journal file. Times are those of its first and its last group, in Unix milliseconds."""
 
     file: str
     groups: int
@@ -158,7 +158,7 @@ def _concerns(group: DumpedGroup, key: str) -> bool:
 
 
 def journal_parts(files: Files, progress: Progress = silent) -> list[JournalPart]:
-    """Read all images and the journal with all checksums, without applying them. Return what each journal file has.
+    """Read all images and the journal with all checksums, without applying them. Return the parts of the journal.
 
     Raises as `dumped_groups`.
     """

@@ -4,8 +4,8 @@
 
 Rule 1. It changes nothing but the image file whose number the server has reserved. Only the server replaces
         the manifest.
-Rule 2. It holds ``checkpoint.lock`` while it runs, and a start of a server waits for that lock. It ends at
-        the end of its standard input, a pipe: then the server is gone.
+Rule 2. It holds ``checkpoint.lock`` while it runs, and a starting server waits for that lock. It ends at the
+        end of its standard input, a pipe, because then the server is gone.
 Rule 3. It refuses an order of a server with other sources (digest.py).
 Rule 4. It has low priority: the server and its clients come first. If memory is short, the system ends the
         helper and not the server.
@@ -65,8 +65,8 @@ def _carry_out(order: CheckpointOrder) -> BuiltImage | CheckpointFailed:
 
 
 def _end_with_server() -> None:
-    """Read standard input to its end, then end this process at once: an unfinished image is removed by the
-    next start."""
+    """Read standard input to its end, then end this process immediately. The next start removes an
+    unfinished image."""
     with suppress(OSError):
         while os.read(sys.stdin.fileno(), 4096):
             pass

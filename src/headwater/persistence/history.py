@@ -1,14 +1,14 @@
-"""What happened to one entry, from a store's image and journal.
+"""The history of one entry, from a store's image and journal.
 
     image ──▶ state ──▶ a record group ──▶ state ──▶ a record group ──▶ …
                  └────── compared: events ──┘
 
-Rule 1. The history is what a replay of the store does to the entry: after each record group, the entry's state is
-        compared with its state before. So the journal needs no facts for it, and the history cannot differ from
-        what happened.
-Rule 2. It begins with the oldest image that is kept (``journal-retention``), if there is one: what was before is gone
-        with the journal files before it. First it tries the last image before the time of the entry's id, which saves
-        reading what cannot concern the entry, and is the whole history if the entry is added after it.
+Rule 1. The history is derived from a replay of the store: after each record group, the entry's state is compared
+        with its state before. So the journal needs no facts for it, and the history cannot differ from the actual
+        changes.
+Rule 2. It begins with the oldest image that is kept (``journal-retention``), if any: earlier changes are gone with the
+        journal files before it. The last image before the time of the entry's id is tried first. This saves reading
+        changes that cannot concern the entry, and gives the whole history if the entry is added after that image.
 Rule 3. A server may use the directory: it removes no file meanwhile, as during a backup. Its last changes may be
         missing.
 Rule 4. While the entry cannot exist, whole batches are replayed without comparing.
@@ -44,7 +44,7 @@ _APPENDED, _TRIMMED, _CONSUMER_DELETED, _DELIVERED = 0x20, 0x21, 0x34, 0x40
 
 
 class What(StrEnum):
-    """What happened to the entry, or in a group to its delivery."""
+    """Kinds of events of the entry, or of its delivery in a group."""
 
     THERE = "there"
     """The history begins: the stream has the entry."""
@@ -57,23 +57,23 @@ class What(StrEnum):
     """The history begins: the entry is pending."""
     DELIVERED = "delivered"
     CLAIMED = "claimed"
-    """By a consumer that did not own it."""
+    """Claimed by a consumer that did not own it."""
     RENEWED = "renewed"
-    """By its owner: its idle time began again."""
+    """Renewed by its owner: its idle time began again."""
     RELEASED = "released"
-    """Handed back: it has no owner, and can be claimed."""
+    """The entry was handed back: it has no owner, and can be claimed."""
     DELAYED = "delayed"
-    """It has no owner, and can be claimed from its due time on."""
+    """The entry has no owner, and can be claimed from its due time on."""
     DUE = "due"
     ACKNOWLEDGED = "acknowledged"
     DEAD_LETTERED = "dead-lettered"
     """Acknowledged in one step with a dead letter."""
     DROPPED = "dropped"
-    """It was deleted with its consumer (XGROUP DELCONSUMER)."""
+    """The delivery was deleted with its consumer (XGROUP DELCONSUMER)."""
     READ = "read without acknowledging"
     """Delivered by XREADGROUP NOACK: it was never pending."""
     SKIPPED = "skipped"
-    """The group was created after it, or set to a later position: it does not get the entry."""
+    """The group was created after the entry, or set to a later position: it does not get the entry."""
     GROUP_GONE = "group gone"
     """The group was destroyed."""
 
@@ -84,17 +84,17 @@ class EntryEvent(NamedTuple):
     at_ms: int
     what: What
     group: str = ""
-    """The consumer group; empty for what concerns the stream."""
+    """The consumer group; empty for an event of the stream."""
     consumer: str = ""
     """The consumer that owns the entry, or that owned it until now; empty if none does."""
     deliveries: int | None = None
-    """The delivery count afterwards; of an ended delivery, its last one."""
+    """The delivery count afterwards; the last one if the delivery has ended."""
     due_ms: int | None = None
-    """When a delayed entry is due, in Unix milliseconds of the server."""
+    """Due time of a delayed entry, in Unix milliseconds of the server; None if it is not delayed."""
 
 
 class EntryHistory(NamedTuple):
-    """What happened to an entry, as far back as the journal reaches."""
+    """The events of an entry, as far back as the journal reaches."""
 
     begins_ms: int | None
     """The time of the image it begins with; None if it begins with the store."""
@@ -116,16 +116,16 @@ class _InGroup(NamedTuple):
 
     gid: int
     passed: bool
-    """Whether the group's position is at the entry or after it."""
+    """True if the group's position is at the entry or after it."""
     row: _Delivery | None
-    """None if it is not pending."""
+    """The delivery; None if the entry is not pending."""
 
 
 class _State(NamedTuple):
     """The state of the entry."""
 
     sid: int | None
-    """The stream's number; None if there is no such stream."""
+    """The stream's number; None if the stream does not exist."""
     there: bool
     groups: dict[str, _InGroup]
 
@@ -148,7 +148,7 @@ def entry_history(
     watched = _Watched(key, entry, database)
     with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
         oldest = oldest_past(files)
-        with contextlib.suppress(StoreUnusable):  # an id from before everything that is kept
+        with contextlib.suppress(StoreUnusable):  # the id is older than all that is kept
             likely = past_before(files, entry.ms)
             if likely != oldest:
                 found = _read(files, watched, progress, likely)
@@ -214,7 +214,7 @@ class _Watch:
         return self._wire in bytes(batch.data[batch.starts[0] : batch.ends[-1]])
 
     def step_through(self, batch: JournalBatch) -> None:
-        """Apply the record groups one by one, and note what each did to the entry."""
+        """Apply the record groups one by one, and note the change of the entry by each."""
         for one in self._applying.step_through(batch):
             state = self._look()
             if state != self._state:
@@ -250,7 +250,7 @@ class _Watch:
 def _changes(
     old: _State, new: _State, kinds: set[int], at_ms: int, *, buried: bool
 ) -> Iterator[EntryEvent]:
-    """Yield what turned one state into the other."""
+    """Yield the events that turned one state into the other."""
     if old.sid is not None and old.sid != new.sid:
         yield EntryEvent(at_ms, What.KEY_GONE)
         old = _NOWHERE
@@ -281,7 +281,7 @@ def _delivery(
     *,
     buried: bool,
 ) -> EntryEvent:
-    """Return what changed one state of a delivery into the other."""
+    """Return the event that changed one state of a delivery into the other."""
     if new is None:
         assert old is not None
         what = What.DEAD_LETTERED if buried else What.ACKNOWLEDGED

@@ -1,4 +1,4 @@
-"""What a server orders from its helper process, and what the helper reports: one line of JSON each.
+"""The order of a server to its helper process, and the helper's report: one line of JSON each.
 
 server ── CheckpointOrder ──▶ standard input     standard output ── BuiltImage or a reason ──▶ server
 """
@@ -15,8 +15,8 @@ from headwater.journal.images.rotation import Rotation
 
 
 class CheckpointFailed(Exception):
-    """An image could not be written. The text is the reason. The journal still has everything, unless
-    ``damaged``: then a file that a start would read is damaged."""
+    """An image could not be written, for the reason in the text. The journal still has everything, unless
+    ``damaged`` is True: then a file that a start would read is damaged."""
 
     def __init__(self, reason: str, *, damaged: bool = False) -> None:
         super().__init__(reason)
@@ -51,7 +51,7 @@ class CheckpointOrder(NamedTuple):
 
     @classmethod
     def decode(cls, line: bytes) -> CheckpointOrder:
-        """Return the order that `encode` has made a line of. Raises `ValueError` or `TypeError` for another
+        """Return the order of a line that `encode` returned. Raises `ValueError` or `TypeError` for another
         line."""
         directory, digest, seed, old, rotation, hot_bytes, compression = json.loads(line)
         image, first, closed, end, turn, now_ms = rotation
@@ -67,19 +67,19 @@ class CheckpointOrder(NamedTuple):
 
 
 _MARK = "headwater checkpoint"
-"""Distinguishes a report from what an interpreter may print besides (PYTHONVERBOSE, PYTHONMALLOCSTATS)."""
+"""Distinguishes a report from other output of the interpreter (PYTHONVERBOSE, PYTHONMALLOCSTATS)."""
 
 
 def encode_report(result: BuiltImage | CheckpointFailed) -> bytes:
-    """Return the line that reports the image that was written, or why none was."""
+    """Return the line that reports the written image, or the reason why none was written."""
     if isinstance(result, CheckpointFailed):
         return json.dumps([_MARK, "failed", str(result), result.damaged]).encode() + b"\n"
     return json.dumps([_MARK, "built", *result]).encode() + b"\n"
 
 
 def decode_report(lines: Sequence[bytes]) -> BuiltImage:
-    """Return the image that one of these lines reports. Raises `CheckpointFailed` with the reason that it
-    gives, or with the last line if none is a report."""
+    """Return the image that one of these lines reports. Raises `CheckpointFailed` with the reported reason, or
+    with the last line if none is a report."""
     for line in reversed(lines):
         try:
             mark, what, one, two = json.loads(line)

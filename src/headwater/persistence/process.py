@@ -1,7 +1,7 @@
 """Starts the helper process of a checkpoint (helper.py) and waits for its report.
 
-Not `multiprocessing`: a fork of a server with gigabytes of state costs a copy of its page tables and, as it
-goes on writing, of its pages.
+It does not use `multiprocessing`: a fork of a server with gigabytes of state costs a copy of its page tables
+and, as the server continues to write, of its pages.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _START = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from headwater.persistence.helper import main; sys.exit(main())"
 )
-"""Not ``-m``: the directory of the package may not be on the path of a new interpreter. It is the last one
-there, because the package's neighbours must not hide modules of the standard library."""
+"""Program of the helper. ``-m`` is not used, because the directory of the package may not be on a new interpreter's
+path. Here it is the last one, because the package's neighbours must not hide modules of the standard library."""
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*[a-z]*(\.exe)?", re.IGNORECASE)
 
@@ -34,7 +34,7 @@ def can_start() -> bool:
 
 
 class HelperProcess:
-    """A running helper. The constructor starts it; raises `OSError` if that fails."""
+    """A running helper. The constructor starts it, and raises `OSError` if that fails."""
 
     def __init__(self, order: CheckpointOrder) -> None:
         self._process = subprocess.Popen(
@@ -44,7 +44,7 @@ class HelperProcess:
             stderr=subprocess.STDOUT,
         )
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended already, and its output says why
+        with suppress(BrokenPipeError):  # it has ended already, and its output has the reason
             self._process.stdin.write(order.encode())
             self._process.stdin.flush()
 
@@ -61,7 +61,7 @@ class HelperProcess:
         return decode_report(lines)
 
     def end(self) -> None:
-        """End the helper, which may be working. `wait` then fails."""
+        """End the helper, even while it works. `wait` then fails."""
         with suppress(OSError):
             self._process.kill()
 

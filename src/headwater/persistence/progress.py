@@ -1,4 +1,4 @@
-"""How far the replay of a store has come, for INFO and the log."""
+"""The progress of a store's replay, for INFO and the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headwater.common.clock import Clock
 log = logging.getLogger("headwater.server")
 
 REPORT_SECONDS = 1.0
-"""Interval of the log lines."""
+"""Minimum interval between log lines, in seconds."""
 
 
 class LoadProgress:
@@ -20,21 +20,21 @@ class LoadProgress:
         self.total_bytes = 0
         self.loaded_bytes = 0
         self.started_s = clock.now_ms() // 1000
-        """When it began, in Unix seconds."""
+        """Start of the replay, in Unix seconds."""
         self._clock = clock
         self._began = clock.monotonic()
         self._reported = self._began
 
     def passed(self) -> float:
-        """Return how long the replay has run, in seconds."""
+        """Return the time for which the replay has run, in seconds."""
         return self._clock.monotonic() - self._began
 
     def percentage(self) -> float:
-        """Return which part of the bytes is loaded."""
+        """Return the share of loaded bytes, in percent."""
         return 100 * self.loaded_bytes / max(1, self.total_bytes)
 
     def eta_seconds(self) -> int:
-        """Estimate how many seconds the rest takes. Precedent: Redis, server.c, genRedisInfoString,
+        """Estimate the remaining time, in seconds. Precedent: Redis, server.c, genRedisInfoString,
         which says 1 during the first second."""
         passed = int(self.passed())
         if not passed:
@@ -55,7 +55,7 @@ class LoadProgress:
         )
 
     def end(self) -> None:
-        """Log how long the replay took, unless there was nothing to load."""
+        """Log the duration of the replay, unless the store was empty."""
         self.total_bytes = self.loaded_bytes
         if self.loaded_bytes:
             log.info("loaded %.1f MB in %.3f s", self.loaded_bytes / 1_000_000, self.passed())

@@ -31,7 +31,7 @@ from headwater.persistence.applying import Applying
 from headwater.persistence.source import SegmentSource
 
 Progress = Callable[[str, int, int], None]
-"""Receives what is being done, how many bytes or entries of it are done, and of how many."""
+"""Receives the current activity, the number of bytes or entries that are done, and their total."""
 
 Key = tuple[int, bytes]
 """A database and a key."""
@@ -42,11 +42,11 @@ def silent(_what: str, _done: int, _total: int) -> None:
 
 
 class StoreReader:
-    """Reads the image and the journal of a directory, each once and in this order; from ``past`` on if that is given
-    (`journal.retention`). With ``live`` a server may go on meanwhile: only backups are locked.
+    """Reads the image and the journal of a directory, each once and in this order; from ``past`` on, if given
+    (`headwater.journal.images.retention`). With ``live``, a server may use it meanwhile: only backups are locked.
 
-    The constructor and the iterators raise `JournalDamaged`, and the constructor `StoreUnusable` if there is no
-    store.
+    The constructor and the iterators raise `JournalDamaged`, and the constructor `StoreUnusable` if the directory
+    has no store.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class StoreReader:
         self._total = self.recovery.most_bytes() + (0 if self.image is None else self.image.size)
 
     def of_image(self) -> Iterator[JournalBatch]:
-        """Yield the batches of the image, if there is one."""
+        """Yield the batches of the image, if the store has one."""
         if self.image is not None:
             yield from self._counted(read_image(self._files, self.image, self.seed))
 
@@ -88,10 +88,10 @@ class StoreReader:
 
 
 def keyspace_at(files: Files, at_ms: int) -> Keyspace:
-    """Return the state that a store had at ``at_ms``, Unix milliseconds: that before the first record group of a
-    later time. Blobs are read from ``files`` later.
+    """Return the state that a store had at ``at_ms``, Unix milliseconds: the state before the first record group of
+    a later time. Blobs are read from ``files`` later.
 
-    Raises `JournalDamaged`, and `StoreUnusable` if what is kept does not reach back so far.
+    Raises `JournalDamaged`, and `StoreUnusable` if the store does not reach back so far.
     """
     store = StoreReader(files, past=past_before(files, at_ms))
     with collector_off():
@@ -123,14 +123,14 @@ def stored_blocks(keyspace: Keyspace) -> list[tuple[Key, EntryBlock]]:
 
 
 def place_of(block: EntryBlock) -> BlobPlace:
-    """Return where a block is that is on disk."""
+    """Return the place of a block on disk."""
     assert block.packed is not None
     assert block.packed.blob is not None
     return block.packed.blob.place()
 
 
 def refuse_unreadable(files: Files, blocks: Iterable[tuple[Key, EntryBlock]]) -> None:
-    """Raise `PermissionError` for a segment of ``blocks`` that this user may not read: it need not be damaged."""
+    """Raise `PermissionError` for a segment of ``blocks`` that this user may not read: it may be undamaged."""
     for number in sorted({place_of(block).segment for _key, block in blocks}):
         with contextlib.suppress(FileNotFoundError):
             files.reads.size(segment_name(number))

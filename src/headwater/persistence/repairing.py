@@ -1,10 +1,10 @@
-"""Repairs a copy of a damaged store, and says first what is lost.
+"""Repairs a copy of a damaged store, and reports the loss before.
 
 Rule 1. Only the copy is changed. It has everything that can be read without doubt: the state before the first
         damaged record of the journal, without entries on disk that cannot be read.
-Rule 2. What follows a damaged record is lost, because it may depend on it. To say what that is, the later records
-        are applied to a state of its own, as far as they can be.
-Rule 3. A damaged MANIFEST, image or file header cannot be repaired: it is unknown what the store was. A backup helps.
+Rule 2. Records after a damaged one are lost, because they may depend on it. To report the loss, they are applied
+        to a separate state as far as possible.
+Rule 3. A damaged MANIFEST, image or file header cannot be repaired: the content of the store is unknown. Use a backup.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from headwater.persistence.reading import (
 
 
 class LostEntries(NamedTuple):
-    """Entries that the repaired store does not have."""
+    """Entries that the repaired store will not have."""
 
     database: int
     stream: str
@@ -55,29 +55,29 @@ class LostEntries(NamedTuple):
 
 
 class RepairPlan(NamedTuple):
-    """What a repair would do."""
+    """The effect of a repair."""
 
     directory: str
     damage: str | None
     """The damaged record at which the journal would end; None if the journal is whole."""
     cut: Synced | None
-    """Where the journal would end."""
+    """Place at which the journal would end; None if the journal is whole."""
     lost: list[LostEntries]
     changes: int
-    """Record groups after the damaged one that would be lost: all commands, not only added entries."""
+    """Number of record groups after the damage that would be lost: all commands, not only added entries."""
     unreadable: list[tuple[int, bytes, list[bytes]]]
     """Database, key and ids of entries on disk that would be deleted, because they cannot be read."""
 
     @property
     def needed(self) -> bool:
-        """Whether there is anything to repair."""
+        """True if the store needs a repair."""
         return self.cut is not None or bool(self.unreadable)
 
 
 def plan_repair(directory: Path) -> RepairPlan:
-    """Say what a repair of the store in ``directory`` would lose. Changes nothing.
+    """Return what a repair of the store in ``directory`` would do and lose. Changes nothing.
 
-    Raises `StoreInUse`, and `StoreUnusable` or `JournalDamaged` for what cannot be repaired (rule 3).
+    Raises `StoreInUse`, and `StoreUnusable` or `JournalDamaged` if the store cannot be repaired (rule 3).
     """
     files = DiskFiles(directory)
     files.lock_to_read()
@@ -128,7 +128,7 @@ def _plan(files: Files, directory: str) -> RepairPlan:
         before = _last_ids(keyspace)
         for group in _later(files, store.recovery, cut, store.seed):
             changes += 1
-            with contextlib.suppress(Exception):  # it depends on what is damaged
+            with contextlib.suppress(Exception):  # it may depend on the damaged record
                 Replay(keyspace).apply(group.facts, group.now_ms)
         lost += _added(keyspace, before)
     return RepairPlan(directory, damage, cut, lost, changes, unreadable)
@@ -160,7 +160,7 @@ def _last_ids(keyspace: Keyspace) -> dict[Key, tuple[int, int]]:
 
 
 def _added(keyspace: Keyspace, before: dict[Key, tuple[int, int]]) -> Iterator[LostEntries]:
-    """Yield the entries that streams have got since ``before``."""
+    """Yield the entries that were added to streams since ``before``."""
     for (database, key), stream in streams_of(keyspace):
         last = before.get((database, key), (0, 0))
         if stream.last_id <= last:
@@ -199,7 +199,7 @@ def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator
 
 
 _FIRST_ENGINE_KIND = 0x10
-"""Facts of lower kinds belong to the journal."""
+"""Lowest kind of the engine's facts. Facts of lower kinds belong to the journal."""
 
 
 def _text(data: bytes) -> str:

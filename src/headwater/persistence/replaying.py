@@ -4,8 +4,8 @@
                             ├──▶ Applying ── a yield after each batch ──▶ Keyspace
     Journal.batches ────────┘
 
-Rule. Nobody else sees the keyspace before the last step. A replay that is abandoned between two steps
-leaves the files unchanged.
+Rule. The keyspace is not used elsewhere before the last step. A replay that is abandoned between two steps
+      leaves the files unchanged.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def replay_steps(
     again. Python's garbage collector is off during the replay: it would repeatedly traverse a store that
     only grows and has no cycles.
 
-    Raises `JournalDamaged` and `StoreUnusable`. The journal is then closed, and so it is if the steps
-    are not all run.
+    Raises `JournalDamaged` and `StoreUnusable`. The journal is closed after an error, and if not all
+    steps are run.
     """
     recovery = journal.recovery
     if progress is not None:
@@ -61,8 +61,8 @@ def replay_steps(
 def reread_steps(
     journal: Journal, recovery: Recovery, source: BlobSource, config: StreamConfig | None = None
 ) -> Steps[Keyspace]:
-    """Replay again, while ``journal`` is in use, the files that ``recovery`` reads, and the image. Like
-    `replay_steps`; blobs are read from ``source``."""
+    """Replay the image and the files that ``recovery`` reads again, as `replay_steps` does, while ``journal``
+    is in use. Blobs are read from ``source``."""
     applying = Applying(journal.files, config, source=source, storing=True)
     image = () if journal.image is None else read_image(journal.files, journal.image, journal.seed)
     return (yield from _applied(applying, chain(image, recovery.batches())))
@@ -95,7 +95,7 @@ def _applied(
 
 
 def log_recovery(recovery: Recovery, keyspace: Keyspace) -> None:
-    """Log each cut and each oddity of the recovery as a warning."""
+    """Log each cut and each note of the recovery as a warning."""
     for cut in recovery.cuts:
         log.warning(
             "the journal's tail was torn by a crash; %s: cut %d bytes at offset %d: %s",

@@ -20,19 +20,19 @@ _log = logging.getLogger("headwater.server")
 class SegmentSource:
     """`headwater.engine.bodies.blobs.BlobSource` of a directory. Any thread may call the methods.
 
-    A body that cannot be read raises `JournalDamaged` and is logged: it is an error of its entries only.
+    A body that cannot be read raises `JournalDamaged` and is logged: only its entries are affected.
     """
 
     def __init__(self, files: Files, seed: int) -> None:
         self.reader = SegmentReader(files, seed)
         self.reads = 0
-        """How many bodies were read that were not in the page cache, approximately."""
+        """Approximate number of bodies that were read and were not in the page cache."""
         self.read_bytes = 0
-        """Their size."""
+        """Size of these bodies, in bytes."""
         self.failures = 0
-        """How many reads have failed."""
+        """Number of failed reads."""
         self.image_segments: frozenset[int] = frozenset()
-        """The segments to which the image refers that was loaded."""
+        """Segments to which the loaded image refers."""
         self._files = files
         self._log = LimitedLog(_log, monotonic=SystemClock().monotonic)
 

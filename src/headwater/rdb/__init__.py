@@ -1,7 +1,7 @@
 """The payloads of DUMP and RESTORE: converts between values in Redis's RDB format and neutral images.
 
 Rule 1. This package does not import the engine: its input and output are the types of `image.py`.
-Rule 2. Payloads are untrusted. Every length is checked against the remaining bytes before anything is
+Rule 2. Payloads are untrusted. Every length is checked against the remaining bytes before memory is
         allocated, and redundant data (counts, ids, owners) must agree. Every fault raises `BadPayload`
         or `BadEnvelope`, and no other exception is ever raised.
 Rule 3. Values are written in the simplest form that all servers from the named version on can read.

@@ -33,7 +33,7 @@ _REFLECTED = 0x95AC9329AC4BC9B5
 
 
 def _table() -> array[int]:
-    """Return the checksum of each single byte, from which `crc64` computes that of many."""
+    """Return the checksum of each single byte, from which `crc64` computes the checksum of many."""
     rows = array("Q")
     for byte in range(256):
         crc = byte
@@ -63,7 +63,7 @@ MOST_GROWTH = 88
 
 
 def decompress(data: bytearray, start: int, end: int, size: int) -> bytes:
-    """Return the ``size`` bytes that the LZF bytes of ``data`` from ``start`` to ``end``-1 decompress to.
+    """Return the ``size`` bytes that result from decompressing the LZF bytes of ``data`` from ``start`` to ``end``-1.
 
     >>> decompress(bytearray.fromhex("01 61 61 c0 01"), 0, 5, 10)
     b'aaaaaaaaaa'

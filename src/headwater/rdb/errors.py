@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class BadPayload(ValueError):
-    """The value of a payload is malformed. The text says how; clients get Redis's text instead."""
+    """The value of a payload is malformed. The text describes the fault; clients get Redis's text instead."""
 
 
 class BadEnvelope(ValueError):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 ID = tuple[int, int]
 
 UNKNOWN = -1
-"""``entries_read`` if it is not known."""
+"""Value of ``entries_read`` if it is unknown."""
 
 NEVER = -1
 """``active_time`` of a consumer that no entry was delivered to."""
@@ -30,7 +30,7 @@ def _numbers() -> array[int]:
 @dataclass(slots=True)
 class NodeImage:
     """The entries of one listpack, in columns. ``first`` is the id of the node: that of the entry with which
-    it was opened. A deleted entry still counts towards its node."""
+    the node was opened. A deleted entry still counts towards its node."""
 
     first: ID
     ids: array[int] = field(default_factory=_words)
@@ -38,7 +38,7 @@ class NodeImage:
     wire: bytearray = field(default_factory=bytearray)
     """Fields and values of all entries, alternating, as RESP bulk strings."""
     ends: array[int] = field(default_factory=_words)
-    """Where the fields and values of each entry end."""
+    """Offset in ``wire`` after the fields and values of each entry."""
     pairs: array[int] = field(default_factory=_numbers)
     """Number of fields of each entry."""
     dead: bytearray = field(default_factory=bytearray)
@@ -57,9 +57,9 @@ class PendingImage:
     """The pending entries of a group in columns, with ascending ids."""
 
     words: array[int] = field(default_factory=_words)
-    """Four for each entry: ms and seq of its id, its delivery time, its delivery count."""
+    """Four words for each entry: ms and seq of its id, its delivery time, its delivery count."""
     owners: array[int] = field(default_factory=_numbers)
-    """For each entry the number of its consumer in the group, starting at 1, or `NOBODY`."""
+    """Number of each entry's consumer in the group, starting at 1, or `NOBODY`."""
 
 
 @dataclass(slots=True)
@@ -77,8 +77,8 @@ class GroupImage:
 
     ``entries_read`` is None if the form does not contain it; it can be estimated from the stream. Each
     pending entry is either owned by a consumer or in ``released``, which has ids of two words in the order
-    in which the entries will be delivered. A released entry with a time is delayed until then: Redis writes
-    0 there and ignores other values.
+    in which the entries will be delivered. A released entry with a time is delayed until that time: Redis
+    writes 0 there and ignores other values.
     """
 
     name: bytes
@@ -109,8 +109,8 @@ class IdempotencyImage:
 
 @dataclass(slots=True)
 class StreamImage:
-    """A stream of ``length`` live entries. ``first_id`` is the first of them, 0-0 if there is none. Ids are
-    ascending within each node and from node to node. ``nodes`` may be created during iteration."""
+    """A stream of ``length`` live entries. ``first_id`` is the id of the first one, 0-0 without entries. Ids
+    are ascending within each node and from node to node. ``nodes`` may be created during iteration."""
 
     nodes: Collection[NodeImage]
     length: int

@@ -28,7 +28,7 @@ _ID = Struct(">QQ")
 _INTEGERS = (Struct("<b"), Struct("<h"), Struct("<i"))
 _LZF = 3
 _ITEM_BYTES = 16
-"""Minimum memory that a string takes here, however short it is."""
+"""Minimum memory that is counted for a string of any length, in bytes."""
 
 ID_BYTES = 16
 
@@ -49,8 +49,8 @@ class ByteReader:
         self.at = at
         self.end = len(data) if end is None else end
         self.room = MAX_RESTORED_BYTES
-        """How many more bytes the value may take. Compressed values and values of many small parts take far
-        more than their payload."""
+        """Number of bytes that the value may still take. Compressed values and values of many small parts take
+        far more than their payload."""
 
     def left(self) -> int:
         return self.end - self.at
@@ -61,7 +61,7 @@ class ByteReader:
         return self._view[start : self.at].tobytes()
 
     def pass_over(self, size: int) -> int:
-        """Skip the next ``size`` bytes. Return where they begin."""
+        """Skip the next ``size`` bytes. Return their start."""
         if size > self.end - self.at:
             raise BadPayload(f"{size} bytes expected, {self.left()} left")
         self.at += size
@@ -81,8 +81,8 @@ class ByteReader:
         raise BadPayload(f"0x{first:02x} does not begin a length")
 
     def count(self, least: int) -> int:
-        """Return the number of items that follow. Checks that so many of at least ``least`` bytes each
-        fit."""
+        """Return the number of items that follow. Check that the remaining bytes are enough for so many
+        items of at least ``least`` bytes each."""
         found = self.length()
         if found * least > self.left():
             raise BadPayload(f"{found} items expected, {self.left()} bytes left")
@@ -108,7 +108,7 @@ class ByteReader:
         return found
 
     def most_items(self) -> int:
-        """Return how many more small parts the value may have."""
+        """Return the number of small parts that the value may still have."""
         return self.room // _ITEM_BYTES
 
     def charge_items(self, count: int) -> None:

@@ -176,7 +176,7 @@ class Cursor:
 
 
 def read(pack: bytearray, *, most: int = 4_294_967_296) -> list[Element]:
-    """Return all elements, at most ``most``; integers as int, whatever their encoding.
+    """Return all elements, at most ``most``; integers in any encoding as int.
 
     >>> read(bytearray.fromhex("0c000000 0200 05 01 8161 02 ff"))
     [5, b'a']
@@ -199,7 +199,7 @@ def text(element: Element) -> bytes:
 
 def _backlen_bytes(size: int) -> int:
     """Return the size of the length after an element of ``size`` bytes. The limits are Redis's: one below
-    what seven bits a byte would allow."""
+    those that seven bits a byte would allow."""
     if size < 128:
         return 1
     if size < 16383:
@@ -262,7 +262,7 @@ def put_integer(pack: bytearray, negative: bool, magnitude: int) -> None:
         put_u8(pack, bits & 0xFF)
         put_u8(pack, 2)
         return
-    most = magnitude - negative  # the value that two's complement has to represent
+    most = magnitude - negative  # the magnitude that two's complement has to represent
     if most < 0x8000:
         width, head = 2, 0xF1
     elif most < 0x800000:
@@ -285,7 +285,7 @@ def put_text(pack: bytearray, source: bytearray, start: int, stop: int) -> None:
     if 0 < size <= 20:
         negative = source[start] == _MINUS
         magnitude = _spelled(source, start + negative, stop)
-        # "-0" is not canonical, and there is one more integer below 0 than from 0 on.
+        # "-0" is not canonical, and there is one negative integer more than others.
         if (magnitude or not negative) and magnitude < _HALF + negative:
             put_integer(pack, negative, magnitude)
             return
@@ -305,8 +305,8 @@ def put_text(pack: bytearray, source: bytearray, start: int, stop: int) -> None:
 
 
 def _spelled(source: bytearray, start: int, stop: int) -> int:
-    """Return the number whose digits the bytes are, at most 19 and without leading zeros; 2**64 - 1 for
-    anything else."""
+    """Return the number that the bytes spell with at most 19 digits and without leading zeros; 2**64 - 1
+    for anything else."""
     if not 0 < stop - start <= 19 or (source[start] == 48 and stop - start > 1):
         return _ALL
     number = 0

@@ -2,9 +2,9 @@
 
     type u8 │ value │ version u16 │ crc64 u64 of all before it
 
-The version says which types a payload may have, not how they are encoded: a stream of type 19 is the same in
-every version. Redis refuses versions above its own. Valkey restarted at 80 and refuses those of Redis from 12
-on. Each type is therefore written with the version that introduced it.
+The version determines the types that a payload may have, not their encoding: a stream of type 19 is the same
+in every version. Redis refuses versions above its own. Valkey restarted at 80 and refuses those of Redis from
+12 on. Each type is therefore written with the version that introduced it.
 
 Source: Redis, cluster.c (createDumpPayload, verifyDumpPayload); Valkey, rdb.h.
 """
@@ -24,11 +24,11 @@ REDIS_NEWEST = 14
 """The version of Redis 8.8, with stream type 27."""
 
 VALKEY_VERSIONS = (80, 81)
-"""The versions of Valkey 9.0 and 9.2. What Redis does not have is recognised by its type."""
+"""The versions of Valkey 9.0 and 9.2. Values that Redis does not have are recognised by their type."""
 
 
 def unwrap(data: bytearray, start: int, end: int) -> Steps[int]:
-    """Check the payload from ``start`` to ``end``-1 of ``data`` and return where its value ends. The type
+    """Check the payload from ``start`` to ``end``-1 of ``data`` and return the end of its value. The type
     byte is at ``start``.
 
     Raises `BadEnvelope`.

@@ -1,7 +1,7 @@
 """The pending entries of a group, read into columns and written from them (image.py).
 
     16-byte id big-endian │ time i64 little-endian │ count, a length        for each pending entry
-    16-byte id                                                              for each one that a consumer owns
+    16-byte id                                                              for each entry of a consumer
 
 Everything is processed a limited number of records at a time, because a group may have millions. An *order*
 is an array of record numbers.
@@ -105,7 +105,7 @@ def unclaimed(pending: PendingImage) -> int:
 
 
 def _find(words: array[int], near: int, ms: int, seq: int) -> int:
-    """Return the number of the record of ``ms-seq``, most likely ``near``; -1 if there is none."""
+    """Return the number of the record of ``ms-seq``, most likely ``near``, or -1 if it does not exist."""
     low, high = 0, len(words) // _WORDS
     middle = near
     while low < high:
@@ -181,8 +181,8 @@ def _put_big_endian(out: bytearray, number: int) -> None:
 
 
 def of_each(pending: PendingImage, consumers: int) -> tuple[array[int], array[int]]:
-    """Group the records by owner, ascending within each. Return where those of owner number n begin in the
-    order (they end where those of n+1 begin), and the order."""
+    """Group the records by owner, ascending within each. Return the start of those of each owner number in
+    the order (they end at the start of the next owner's), and the order."""
     owners = pending.owners
     begins = array("I", bytes(4 * (consumers + 3)))
     order = array("I", bytes(4 * len(owners)))
@@ -274,8 +274,8 @@ def of_ids(pending: PendingImage, ids: array[int]) -> array[int]:
 
 def pass_live(pending: PendingImage, at: int, node: NodeImage) -> tuple[int, bool]:
     """Skip records that are live entries of ``node``, from record number ``at`` downwards. Return the number
-    of the first one that is not, or -1, and whether its id is not before the node's first entry. In that
-    case it is not in an earlier node either."""
+    of the first record that is not, or -1, and True if its id is not before the node's first entry. In
+    that case it is not in an earlier node either."""
     words, ids, dead = pending.words, node.ids, node.dead
     entry = len(dead) - 1
     while at >= 0 and entry >= 0:

@@ -1,6 +1,6 @@
 """The consumer groups of a stream's value: consumers, positions and pending entries.
 
-Rule 1. Each pending entry that is read has exactly one owner or is released. Forms before 27 do not have
+Rule 1. Each pending entry that is read has exactly one owner, or is released. Forms before 27 do not have
         released entries.
 Rule 2. In forms without released entries, the consumer with the empty name owns them, as XPENDING of
         Redis 8.8 shows them. A released entry then has the delivery time 0, so that any XAUTOCLAIM
@@ -28,7 +28,7 @@ from headwater.rdb.image import NOBODY as UNOWNED
 from headwater.rdb.lengths import ID_BYTES, ByteReader, put_id, put_length, put_string, put_time
 
 NOBODY = b""
-"""The consumer that owns entries without an owner in forms that cannot represent them."""
+"""Name of the consumer that owns the released entries in forms without released entries."""
 
 _WRAP = 2**64
 
@@ -98,7 +98,7 @@ def _read_owner(reader: ByteReader, entries: PendingImage, owner: int) -> Steps[
 
 
 def write(out: bytearray, groups: list[GroupImage], *, active: bool, released: bool) -> Steps[None]:
-    """Write the groups; without ``released`` by rule 2."""
+    """Write the groups. Without ``released``, released entries are written by rule 2."""
     put_length(out, len(groups))
     for group in groups:
         put_string(out, group.name)

@@ -44,7 +44,7 @@ _ALL = 2**64 - 1
 
 _ENTRY_BYTES = 48
 _ELEMENT_BYTES = 8
-"""Memory that an entry and a field take here in addition to their bytes, in RESP and in the journal."""
+"""Memory that is counted for an entry and for a field in addition to their bytes, in RESP and in the journal."""
 
 
 class NodeReader:
@@ -95,7 +95,7 @@ class NodeReader:
         return self._node
 
     def elements(self) -> int:
-        """Return how many elements were read."""
+        """Return the number of elements that were read."""
         return self._cursor.taken
 
     def _read_names(self, count: int) -> None:
@@ -234,7 +234,7 @@ class NodeWriter:
         return done == len(names)
 
     def _bulk(self, at: int) -> int:
-        """Locate the value of the bulk string at ``at``. Return where the next one begins."""
+        """Locate the value of the bulk string at ``at``. Return the start of the next one."""
         wire, size = self._wire, 0
         at += 1
         while wire[at] != 13:

@@ -92,7 +92,7 @@ def _nodes(reader: ByteReader) -> Steps[list[NodeImage]]:
 
 
 def _first_live(nodes: list[NodeImage]) -> ID:
-    """Return the id of the first live entry, 0-0 if there is none."""
+    """Return the id of the first live entry, or 0-0 without live entries."""
     if not nodes:
         return 0, 0
     at = nodes[0].dead.index(0)
@@ -103,8 +103,8 @@ def _in_order(nodes: list[NodeImage], last_id: ID) -> Steps[list[NodeImage]]:
     """Return the nodes that have live entries. Ids of live entries must be ascending up to ``last_id``.
     Deleted entries are removed if their ids are out of order.
 
-    That is not an error: it happens if an entry was deleted at the end of the stream, XSETID lowered the last
-    id, and another entry was added.
+    Such ids are not an error: they result if an entry was deleted at the end of the stream, XSETID lowered the
+    last id, and another entry was added.
     """
     if any(a.first >= b.first for a, b in pairwise(nodes)):
         raise BadPayload("the ids of nodes are not ascending")
@@ -179,8 +179,8 @@ def _idempotency(reader: ByteReader) -> IdempotencyImage:
 
 
 def write(kind: int, image: StreamImage, out: bytearray) -> Steps[None]:
-    """Write a stream in one of the forms from `COUNTED` on. What the form cannot represent is left out, or
-    written in another way if there is one (`stream_groups.write`)."""
+    """Write a stream in one of the forms from `COUNTED` on. Parts that the form cannot represent are left out, or
+    written in another way if possible (`stream_groups.write`)."""
     put_length(out, len(image.nodes))
     for node in image.nodes:
         put_length(out, 16)

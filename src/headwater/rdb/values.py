@@ -1,4 +1,4 @@
-"""Values of every type: the meaning of type bytes, and which of several forms is written.
+"""Values of every type: the meaning of type bytes, and the choice among several forms.
 
     0 string    1 list  2 set  4 hash        lengths and strings, one after the other
     18 list     quicklist: listpacks, and plain strings for large items
@@ -7,9 +7,9 @@
     15, 19, 21, 26, 27 stream                streams.py
 
 Headwater writes 0, 1, 2 and 4, which every server reads and converts to its preferred form, and the type of
-stream that was requested. It reads what Redis 7.0 and later, and Valkey, write of these values, and streams
-of earlier versions: 5.0 to 6.2 wrote small lists, sets and hashes in forms that are obsolete. Hashes with
-expiring fields (22 to 25), sorted sets and values of modules are not supported.
+stream that was requested. It reads the forms of these values that Redis 7.0 and later, and Valkey, write, and
+streams of earlier versions: 5.0 to 6.2 wrote small lists, sets and hashes in forms that are obsolete. Hashes
+with expiring fields (22 to 25), sorted sets and values of modules are not supported.
 
 Source: Redis, rdb.h and rdb.c, intset.c.
 """
@@ -27,10 +27,10 @@ from headwater.rdb.listpack import text
 from headwater.rdb.payload import REDIS_NEWEST, unwrap, wrap
 
 _PLAIN, _PACKED = 1, 2
-"""The kind of each node of a quicklist."""
+"""The kinds of nodes of a quicklist."""
 
 _LISTS_AND_HASHES = 10
-"""The version of Redis 7.0. Its servers, and all later ones, read what is written here."""
+"""The version of Redis 7.0. Its servers, and all later ones, read the values that are written here."""
 
 _TEXTS_AT_ONCE = 1024
 """Number of strings of a list, a set or a hash that are read or written in one step."""

@@ -1,1 +1,1 @@
-"""Parses requests and writes replies (RESP). Knows no streams and no sockets."""
+"""Parses requests and writes replies (RESP). It depends neither on streams nor on sockets."""

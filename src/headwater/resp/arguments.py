@@ -69,7 +69,7 @@ class Arguments:
         """Offset after the last byte of each argument's value."""
         self.count = 0
         self.canonical = True
-        """Whether every length header of the request is in canonical form."""
+        """True if every length header of the request is in canonical form."""
         self.ms = self.seq = 0
         """The result of `find_id`."""
         self.number = 0
@@ -77,7 +77,7 @@ class Arguments:
         self.wire_start = self.wire_end = 0
         """The result of `find_wire`."""
         self.kept = False
-        """Whether ``buffer`` belongs to these arguments and does not change: `copy` need not copy it."""
+        """True if ``buffer`` belongs to these arguments and does not change, so that `copy` need not copy it."""
         self._found = new_words(_WORDS, 3)
 
     @classmethod
@@ -122,8 +122,8 @@ class Arguments:
         return made
 
     def append_to(self, target: bytearray) -> int:
-        """Append the request to ``target``, encoded canonically. Return where its first value begins
-        there."""
+        """Append the request to ``target``, encoded canonically. Return the offset of its first value in
+        ``target``."""
         if not self.canonical:
             self.encode(self.values())
         start, count = word_at(self.starts, 0), self.count
@@ -170,7 +170,7 @@ class Arguments:
         raise CommandError(error)
 
     def find_integer(self, index: int) -> bool:
-        """Parse argument ``index`` like `integer` and store it in ``number``, without creating an object.
+        """Parse argument ``index`` as `integer` does and store it in ``number``, without creating an object.
         Return False if it is not an integer."""
         found = self._found
         if read_integer(self.buffer, word_at(self.starts, index), word_at(self.ends, index), found):
@@ -185,7 +185,7 @@ class Arguments:
         return True
 
     def count_at(self, index: int) -> int:
-        """Return argument ``index``, the largest number of items that a client wants, as an integer of at most
+        """Return argument ``index``, the maximum number of items that a client wants, as an integer of at most
         `MAX_COUNT`. Raises `CommandError`."""
         if not self.find_integer(index):
             raise CommandError(INTEGER_ERROR)

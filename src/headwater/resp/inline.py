@@ -96,7 +96,7 @@ def _double_quoted(line: bytes, position: int, word: bytearray) -> int:
 
 
 def _single_quoted(line: bytes, position: int, word: bytearray) -> int:
-    """Like `_double_quoted`, for single quotes."""
+    """Do the same as `_double_quoted`, for single quotes."""
     size = len(line)
     while position < size:
         byte = line[position]

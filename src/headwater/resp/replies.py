@@ -38,7 +38,7 @@ class ReplyWriter:
         self.out = out
         self.resp = resp
         self.piece_bytes = 0
-        """After how many bytes the rest of the entries is left to a tail; 0 if the reply is written whole."""
+        """Number of bytes after which the rest of the entries is left to a tail; 0 if the reply is written whole."""
         self.tail: Any = None
         """The rest of the current reply (commands/reply_tail.py)."""
 

@@ -1,11 +1,11 @@
 """Finds requests in a client's input: as offsets into one buffer, without an object for each argument.
 
 Rule 1. `Scanner.feed` appends input and `Scanner.next` finds requests. It resumes an incomplete request
-        where it stopped, so a request of n bytes costs O(n), in however many pieces it arrives.
+        where it stopped, so a request of n bytes costs O(n), regardless of the number of pieces.
 Rule 2. The bytes of returned requests are dropped by the next `feed`, never earlier: offsets are valid
         from `next` until the `feed` after it. The buffer may be longer than its content.
-Rule 3. A length is checked when its header is read, before anything is allocated for it.
-Rule 4. The same bytes result in the same requests and the same error, however they were split.
+Rule 3. A length is checked when its header is read, before memory is allocated for it.
+Rule 4. The same bytes result in the same requests and the same error, regardless of how they were split.
 Rule 5. After an error no further request is found. The connection is closed with the error's text.
 
     *2\\r\\n  $4\\r\\nXLEN\\r\\n  $6\\r\\norders\\r\\n        starts = [8, 18]  ends = [12, 24]
@@ -53,15 +53,15 @@ _TEN = 10
 _HTTP = (b"POST", b"HOST:")
 
 _KEPT_BYTES = 64 * 1024
-"""A larger empty buffer is freed at once, and one of more than `_RESTING_BYTES` when its client is idle
-(`Scanner.rest`)."""
+"""Size above which an empty buffer is freed immediately. One of more than `_RESTING_BYTES` is freed when its
+client is idle (`Scanner.rest`)."""
 _RESTING_BYTES = 1024
 
 
 _NO_OFFSETS: array[int] = array("Q")
 
 _OFFSETS_BYTES = 16
-"""Of the two offsets of an argument."""
+"""Bytes per argument for its two offsets."""
 
 
 class Scanner:
@@ -85,10 +85,10 @@ class Scanner:
         self.max_bulk_bytes = max_bulk_bytes
         """Maximum length of an argument (redis.conf proto-max-bulk-len)."""
         self._size = 0  # number of bytes of input in the buffer
-        self._begin = 0  # where the first request that was not returned begins
-        self._position = 0  # where its next header begins
-        self._searched = 0  # up to here there is no end of line from _position on
-        self._value = 0  # where the value after the header last read by _bulk_length begins
+        self._begin = 0  # start of the first request that was not returned
+        self._position = 0  # start of its next header
+        self._searched = 0  # from _position up to here, no end of line was found
+        self._value = 0  # start of the value after the header that _bulk_length read last
         self._count = 0  # number of arguments that the request announced; 0 between requests
         self._index = 0  # number of the argument whose header is at _position
         self._canonical = True
@@ -97,11 +97,11 @@ class Scanner:
         self._error: str | None = None
 
     def unread(self) -> int:
-        """Return how many bytes were fed and not yet returned as part of a request."""
+        """Return the number of bytes that were fed and not yet returned as part of a request."""
         return self._size - self._begin
 
     def buffered(self) -> int:
-        """Return the same with the requests that were returned since the input began, such as the one that runs."""
+        """Return the number of bytes in the buffer: `unread`, and returned requests, such as the one that runs."""
         return self._size
 
     def memory_bytes(self) -> int:
@@ -136,13 +136,13 @@ class Scanner:
             self.buffer = bytearray()
 
     def _make_room(self, size: int) -> int:
-        """Drop returned requests if that is cheap, and make space for ``size`` more bytes. Return where."""
+        """Drop returned requests if that is cheap, and make space for ``size`` more bytes. Return its offset."""
         if self._begin == self._size:
             self._empty()
             if len(self.buffer) > _KEPT_BYTES:
                 self.buffer = bytearray()
         elif self._begin * 2 > self._size:
-            # The rest is moved only if it is smaller than what precedes it: at most one byte is copied
+            # The rest is moved only if it is smaller than the part before it: at most one byte is copied
             # for each byte that is dropped.
             self._drop(self._begin)
         at = self._size
@@ -187,7 +187,7 @@ class Scanner:
         if self._index:
             arguments.starts, arguments.ends = self._starts, self._ends
         if not self._bulks(arguments):
-            # Keep what was found: the caller may pass other arguments next time.
+            # Keep the offsets that were found: the caller may pass other arguments next time.
             self._starts, self._ends = arguments.starts, arguments.ends
             fresh = Arguments()
             arguments.starts, arguments.ends = fresh.starts, fresh.ends
@@ -279,7 +279,7 @@ class Scanner:
         return True
 
     def _bulk_length(self) -> int:
-        """Read ``$length`` at ``_position``. Return the length and set ``_value`` to where the value begins;
+        """Read ``$length`` at ``_position``. Return the length and set ``_value`` to the start of the value, or
         return -1 if the line is incomplete."""
         line_end = self._line_end(_CR, "Protocol error: too big bulk count string")
         if line_end < 0 or line_end + 2 > self._size:
@@ -297,7 +297,7 @@ class Scanner:
         return length
 
     def _line_end(self, mark: int, too_big: str) -> int:
-        """Return where ``mark`` ends the line at ``_position``; -1 if it has not arrived yet.
+        """Return the offset of the ``mark`` that ends the line at ``_position``; -1 if it has not arrived yet.
 
         A line longer than `MAX_INLINE_BYTES` is an error even if its end has not arrived, so that the result
         does not depend on how the input was split. Before authentication the limit is lower.
@@ -325,7 +325,7 @@ class Scanner:
         except ProtocolError as error:
             raise self._refusal(str(error)) from None
         if words and words[0].upper() in _HTTP:
-            # A browser can be made to send these to a local port; what follows may be commands.
+            # A browser can be made to send these to a local port, and commands after them.
             raise self._refusal("Protocol error: this is not a web server (HTTP request refused)")
         if len(words) > MAX_ARGUMENTS_BEFORE_AUTH and not self.authenticated:
             raise self._refusal("Protocol error: unauthenticated multibulk length")

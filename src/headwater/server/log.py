@@ -1,4 +1,4 @@
-"""The log of a server process: its destination, its formats, and how its file is reopened.
+"""The log of a server process: its destination, its formats, and reopening its file.
 
     2026-11-22 20:05:53,123 INFO SIGTERM: the server stops                      log-format text
     {"time": "2026-11-22T20:05:53.123Z", "level": "INFO", "logger": …}          log-format json
@@ -6,7 +6,7 @@
 Rule 1. One record is one line, in either format. Control characters from clients are escaped and the
         lines of a traceback are indented, so nothing that a client sends can end a line or forge one.
 Rule 2. A line that cannot be written is counted and never raises: a full disk under the log does not
-        stop the store. When lines can be written again, a line reports how many were lost.
+        stop the store. When lines can be written again, a line reports the number of lost ones.
 Rule 3. `LogHandler.reopen` puts the new file behind the old descriptor in one step. It is safe in a
         signal handler and in the middle of a line.
 """
@@ -37,7 +37,7 @@ LOG_LEVELS = {
 }
 
 _OPEN_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""O_NONBLOCK: opening a FIFO without a reader is an error instead of a wait for a reader."""
+"""Flags of the log file. With O_NONBLOCK, opening a FIFO without a reader is an error and does not wait."""
 
 
 def message_of(record: logging.LogRecord) -> str:
@@ -92,7 +92,7 @@ class LogHandler(logging.Handler):
         self.path = str(Path(path).absolute()) if path else ""
         self._lost = 0
         self._torn = False
-        """Whether the file ends with an incomplete line."""
+        """True if the file ends with an incomplete line."""
         self._reason = ""
         if self.path:
             self._descriptor = os.open(self.path, _OPEN_FLAGS, 0o666)
@@ -143,7 +143,7 @@ class LogHandler(logging.Handler):
 
 
 def _note(text: str) -> logging.LogRecord:
-    """A record about the log itself."""
+    """Return a record about the log itself."""
     return logging.LogRecord("headwater.log", logging.ERROR, "", 0, text, None, None)
 
 

@@ -29,16 +29,16 @@ from headwater.server.services.acl.access import AccessControl
 from headwater.server.turn.node import Node
 
 _NAMES_OF_REDIS = ("dbfilename", "appendfilename", "appenddirname")
-"""The settings that name what Redis writes."""
+"""The settings that name the files that Redis writes."""
 
 
 class Opening:
     """A data directory that is being opened: ``config.dir``, or ``files``. With ``appendonly no`` and no
     save points the node writes nothing to disk, and there is nothing to load.
 
-    ``node`` exists at once and can serve clients between the steps of `steps`, in the same thread. The
+    ``node`` exists from the start and can serve clients between the steps of `steps`, in the same thread. The
     constructor locks the directory and examines its files. It raises `StoreInUse`, `StoreUnusable`,
-    `JournalDamaged`, or `ConfigError` for invalid definitions of users. Nothing on disk has changed then.
+    `JournalDamaged`, or `ConfigError` for invalid definitions of users. After an error, the disk is unchanged.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class Opening:
         self.node = Node(config=config, clock=clock, access=access, loading=self._progress)
 
     def steps(self) -> Steps[None]:
-        """Replay the journal in steps, then put the result in place. Logs the progress.
+        """Replay the journal in steps, then install the result in the node. Logs the progress.
 
-        Raises `JournalDamaged` and `StoreUnusable`; nothing on disk has changed then.
+        Raises `JournalDamaged` and `StoreUnusable`, in which case the disk is unchanged.
         """
         journal, progress = self._journal, self._progress
         if journal is None or progress is None:
@@ -74,7 +74,7 @@ class Opening:
         self.node.load(keyspace, journal)
 
     def abandon(self) -> None:
-        """Unlock the directory if the steps have not ended. Nothing on disk has changed then."""
+        """Unlock the directory if the steps have not ended. In that case the disk is unchanged."""
         if self._journal is not None and self.node.journal is None:
             self._journal.close()
 
@@ -109,9 +109,9 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
 
 def open_past(config: Config, at_ms: int) -> tuple[Node, Files]:
     """Return a node with the state that the store in ``config.dir`` had at ``at_ms``, Unix milliseconds, and the
-    files from which it reads; the caller unlocks them. It refuses changes with READONLY, and its clock stands.
+    files from which it reads, which the caller unlocks. The node refuses changes with READONLY, and its clock stands.
 
-    Raises `StoreInUse`, `JournalDamaged`, and `StoreUnusable` if there is no store or it does not reach back so far.
+    Raises `StoreInUse`, `JournalDamaged`, and `StoreUnusable` without a store or if it does not reach back so far.
     """
     files = DiskFiles(config.dir)
     files.lock_to_read()

@@ -2,14 +2,14 @@
 
     .headwater.conf.1f3a90cc2b.new ── write, fsync ──▶ rename ──▶ headwater.conf, fsync of the directory
 
-Rule 1. After a crash there is the old file or the new one, never a mixture or a part.
+Rule 1. A crash leaves the old file or the new one, never a mixture or a part.
 Rule 2. Only the owner can read the new file while it is written. Then it gets the old file's owner,
         group and permissions; without an old file it remains with its owner. If the group cannot be
         set, its permissions are dropped.
 Rule 3. The new file is created, never opened: an existing file or symbolic link is not written to.
 Rule 4. The writer holds a lock on the new file. A file without a lock is left over from a crash; it
         is removed before the next replacement and at the next start. After an error it is removed
-        at once.
+        immediately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replace the file ``path`` durably. Raises `OSError`; the old file is unchanged then."""
+    """Replace the file ``path`` durably. Raises `OSError`, in which case the old file is unchanged."""
     remove_unfinished(path)
     temporary, descriptor = _create_temporary(path)
     try:
@@ -46,8 +46,8 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove the files that crashes have left of replacements of ``path``. Skip those in use, and those
-    that this process may not remove."""
+    """Remove the temporary files that crashes have left during replacements of ``path``. Skip those in use,
+    and those that this process may not remove."""
     unfinished = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{10}}\.new")
     with contextlib.suppress(OSError):
         for found in [each for each in path.parent.iterdir() if unfinished.fullmatch(each.name)]:

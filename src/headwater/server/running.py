@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.server")
 
 RESERVED_DESCRIPTORS = 64 + OPEN_FILES + THREADS
-"""File descriptors that clients cannot use: 64 for the journal, the listeners, the log, the helper of a checkpoint
-and Python itself; the files that stay open for reading, and one for each thread that reads another."""
+"""Number of file descriptors that clients cannot use: 64 for the journal, the listeners, the log, the helper of a
+checkpoint and Python itself; the files that stay open for reading, and one for each thread that reads another."""
 
 
 class Server:
@@ -51,8 +51,8 @@ class Server:
         status = server.stop()
 
     ``start`` raises `ConfigError` (of TLS), `ListenError`, `StoreInUse`, `StoreUnusable` or
-    `JournalDamaged`, and ``load`` the last two. Nothing is left open then, and nothing on disk has
-    changed.
+    `JournalDamaged`, and ``load`` the last two. After an error, nothing is left open and the disk is
+    unchanged.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class Server:
             raise
 
     def _rebind(self, config: Config) -> None:
-        """Listen where ``config`` says, and no longer elsewhere; clients stay connected. Raises `ListenError`;
-        nothing has changed then."""
+        """Listen only at the addresses of ``config``; clients stay connected. Raises `ListenError`, in which
+        case nothing has changed."""
         before, after = self._listeners, bind_all(config, self._listeners)
         added = [one for one in after if one not in before]
         try:
@@ -147,7 +147,7 @@ class Server:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether something has stopped the server."""
+        """True if something has stopped the server."""
         return self._end.is_set()
 
     async def stopped(self) -> None:
@@ -173,7 +173,7 @@ class Server:
         return 0 if failure is None else 1
 
     def _close_node(self) -> BaseException | None:
-        """Close the journal. Let the node write what is left first, unless its state may be wrong."""
+        """Close the journal. Let the node write its remaining changes first, unless its state may be wrong."""
         if self._opening is None:
             return None
         failure: BaseException | None = None
@@ -189,7 +189,7 @@ class Server:
         return failure
 
     def ready_line(self) -> str:
-        """The line that announces that the server accepts clients."""
+        """Return the line that announces that the server accepts clients."""
         kept = 'no journal (appendonly no, save ""), nothing is stored'
         if self.config.keeps_data:
             directory = Path(self.config.dir).absolute()
@@ -201,8 +201,8 @@ class Server:
 
 
 def _tls_context(config: Config) -> ssl.SSLContext | None:
-    """Return the certificates and rules of TLS, or None if TLS is not configured; ssl is then not
-    imported.
+    """Return the certificates and rules of TLS. If TLS is not configured, return None without importing
+    ssl.
 
     Raises `ConfigError`.
     """
@@ -214,12 +214,12 @@ def _tls_context(config: Config) -> ssl.SSLContext | None:
 
 
 Attend = Callable[[Server], AbstractContextManager[object]]
-"""Is entered when the server listens, before its content is loaded, and left when it has stopped."""
+"""Returns a context that is entered when the server listens, before its content is loaded, and left at its stop."""
 
 
 def run(config: Config, *, on_ready: Callable[[str], None], attend: Attend = nullcontext) -> int:
     """Serve until SIGTERM, SIGINT or SHUTDOWN, and return the exit status. Calls ``on_ready`` with the
-    ready line. Raises what `Server.start` and ``attend`` raise."""
+    ready line. Raises the same errors as `Server.start` and ``attend``."""
     return asyncio.run(_run(config, on_ready, attend))
 
 

@@ -1,4 +1,4 @@
-"""How a server process handles signals, from before it reads its data until it exits.
+"""Signal handling of a server process, from before it reads its data until it exits.
 
     SIGTERM, SIGINT     stop the server cleanly; during the start they raise `StopRequested`
     SIGHUP, SIGUSR1     reopen the log file
@@ -57,8 +57,8 @@ class Signals:
         """Install the handlers for the running server: ``loop`` calls ``stop`` with the signal's
         name, or reopens the log.
 
-        Raises `StopRequested` if a signal arrived during the start after all: Python drops what a
-        handler raises within a finalizer or a weak reference's callback, as an import has one.
+        Raises `StopRequested` if a signal arrived during the start and was lost: Python drops an exception of a
+        handler within a finalizer or a weak reference's callback, and an import runs such callbacks.
         """
         sys.unraisablehook = self._print_unraisable
         for number in REOPENING:
@@ -91,6 +91,6 @@ class Signals:
         raise StopRequested(self._stop_requested)
 
     def _on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
-        """Print what was raised within a finalizer, unless it is a `StopRequested`: that is noted."""
+        """Print an exception that was raised within a finalizer, or note it if it is a `StopRequested`."""
         if not isinstance(dropped.exc_value, StopRequested):
             self._print_unraisable(dropped)

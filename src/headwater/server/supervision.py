@@ -34,7 +34,7 @@ log = logging.getLogger("headwater.server")
 EXTEND_EVERY_SECONDS = 10.0
 EXTENSION_USEC = 30_000_000
 _SEND_SECONDS = 1.0
-"""How long a notification waits for a service manager that does not read."""
+"""Maximum time that a notification waits for a service manager that does not read, in seconds."""
 
 
 class ServiceNotifier:
@@ -45,12 +45,12 @@ class ServiceNotifier:
 
     def __init__(self, address: str = "", *, watchdog_seconds: float = 0.0) -> None:
         self.watchdog_seconds = watchdog_seconds
-        """The longest interval between two WATCHDOG=1; 0: none are expected."""
+        """Maximum interval between two WATCHDOG=1, in seconds; 0 if none are expected."""
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._socket: socket.socket | None = None
         self._failed = False
         self._is_ready = False
-        """Whether READY=1 was sent and STOPPING=1 was not."""
+        """True if READY=1 was sent and STOPPING=1 was not."""
         self._beat: asyncio.TimerHandle | None = None
         if address.startswith(("/", "@")):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -157,7 +157,7 @@ class ServiceNotifier:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """Return the longest interval between two signs of life that this process must send; 0 for none."""
+    """Return the maximum interval between two signs of life of this process, in seconds; 0 if none are expected."""
     pid, usec = environ.get("WATCHDOG_PID", ""), environ.get("WATCHDOG_USEC", "")
     if pid and pid != str(os.getpid()):
         return 0.0
@@ -165,8 +165,8 @@ def _watchdog_seconds(environ: Mapping[str, str]) -> float:
 
 
 def _processor_time(thread: int) -> Callable[[], float]:
-    """Return a function that measures the processor time of a thread. Where the system has no such
-    clock the function measures elapsed time."""
+    """Return a function that measures the processor time of a thread. If the system does not have this
+    clock, the function measures elapsed time."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return time.monotonic
     clock = time.pthread_getcpuclockid(thread)

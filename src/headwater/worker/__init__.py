@@ -1,9 +1,9 @@
 """The worker framework: runs handlers for the entries of streams and loses none.
 
 app        App: declares consumers, runs them, publishes; app_declaring has its decorators
-declare    what an application declares, and what its handlers get
+declare    the declarations of an application, and the objects that its handlers get
 store      connections to the store, clocks, waiting
-leases     how a process shows that it lives
+leases     renews the leases of a process, which shows that it lives
 settle     results, acknowledgements, retries and dead letters
 observe    counters, logs, telemetry, health; tracing has spans of OpenTelemetry
 run        slots, threads, pools of processes, batches, limits, expiry
@@ -54,8 +54,8 @@ _HOMES = {
     "Tick": "headwater.worker.declare.ticks",
     "Use": "headwater.worker.declare.dependencies",
 }
-"""Public name → the module that defines it. Each is imported on first access, so that those who use one module, such
-as `durations`, do not load the framework."""
+"""Public name → the module that defines it. Each module is imported on first access, so that a program that uses only
+one of them, such as `durations`, does not load the framework."""
 
 __all__ = [*_HOMES]  # noqa: PLE0604  # the keys are strings, which ruff cannot see
 

@@ -58,17 +58,17 @@ class App(AppDeclaring):
 
     - ``url``: the store, as `headwater.connect` takes it: ``redis://``, ``rediss://``, ``unix://``,
       ``redis+cluster://``, ``redis+sentinel://``, ``headwater:///path`` or ``headwater://memory``. The
-      default is the environment variable ``HEADWATER_URL``, else ``redis://localhost:6379``.
-    - ``name``: what logs and errors call the app.
-    - ``grace``: how long running handlers may take to end after `App.stop` or SIGTERM.
+      default is the environment variable ``HEADWATER_URL``, or ``redis://localhost:6379`` without it.
+    - ``name``: the name of the app in logs and errors.
+    - ``grace``: maximum time for running handlers to end after `App.stop` or SIGTERM.
     - ``middleware``: `Middleware` instances, the outermost first.
 
     To publish, open the app: ``async with app:`` in coroutines, ``with app:`` elsewhere. Leaving the last
     such block waits until all messages are sent and closes the connections. A running worker has its app
     open.
 
-    The app does not connect before it runs or publishes. Raises `DeclarationError` for another scheme of the
-    url and for a ``grace`` that is not a duration.
+    The app does not connect before it runs or publishes. Raises `DeclarationError` if the url has another scheme,
+    or if ``grace`` is not a duration.
     """
 
     def __init__(
@@ -88,20 +88,20 @@ class App(AppDeclaring):
             )
         super().__init__(Connections(url), name=name, extensions=Extensions(middleware))
         self.grace_ms = milliseconds(grace, what="grace", least_ms=0)
-        """How long running handlers may take to end, in milliseconds."""
+        """Maximum time for running handlers to end, in milliseconds."""
         self.suspects = Suspects.HERE
-        """Where suspected poison messages run; `headwater work` sets it for its processes."""
+        """The place where suspected poison messages run; `headwater work` sets it for its processes."""
 
     def use_store(self, url: str) -> None:
-        """Use the store at ``url`` instead of the declared one. Not while the app runs or publishes."""
+        """Use the store at ``url`` instead of the declared one. The app must not be running or publishing."""
         assert self._running is None, "the app already runs on its store"
         self._use(Connections(url))
 
     def use_concurrency(self, concurrency: int) -> None:
-        """Set the ``concurrency`` of every consumer, whatever it declares.
+        """Set the ``concurrency`` of every consumer, in place of the declared one.
 
-        ``prefetch`` changes in proportion. Raises `DeclarationError` while the app runs. The same as
-        ``headwater work --concurrency``.
+        ``prefetch`` changes in proportion. Raises `DeclarationError` while the app runs. ``headwater work
+        --concurrency`` does the same.
         """
         self._not_working("use_concurrency")
         self.consumers[:] = [with_concurrency(one, concurrency) for one in self.consumers]
@@ -116,8 +116,8 @@ class App(AppDeclaring):
 
         The worker waits for a store that is unreachable, full, or in a failover. Raises `HeadwaterError` if
         the app has no consumer or is already running; at the start, errors that waiting does not resolve,
-        such as a wrong password or another ``claim_after`` in the group; `StartFailed` if a dependency or a
-        function of `App.on_start` fails; `TaskEnded` if a part of the worker ends. ``reports`` is for
+        such as a wrong password or a different ``claim_after`` in the group; `StartFailed` if a dependency or
+        a function of `App.on_start` fails; `TaskEnded` if a part of the worker ends. ``reports`` is for
         ``headwater work``.
         """
         if not self.consumers:
@@ -152,7 +152,7 @@ class App(AppDeclaring):
             self._running = None
 
     def _check_processes(self, *, supervised: bool) -> None:
-        """Raise an error for what this process cannot do for its handlers."""
+        """Raise an error if this process cannot run the handlers as they are declared."""
         process = sys.modules.get("multiprocessing.process")
         if process is not None and process.current_process().name == POOL_PROCESS:
             raise HeadwaterError(

@@ -33,7 +33,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 class AppDeclaring(AppPublishing):
-    """Collects the consumers, hooks and middleware of an app, until the app runs."""
+    """Collects the consumers, hooks and middleware of an app before it runs."""
 
     def __init__(self, connections: Connections, *, name: str, extensions: Extensions) -> None:
         super().__init__(connections, name=name, extensions=extensions)
@@ -59,7 +59,7 @@ class AppDeclaring(AppPublishing):
         The function gets the message as its first argument. Other parameters are annotated with `Delivery`,
         or with a dependency (`Use`). A function that is not ``async`` runs in a thread, or with
         ``executor="process"`` in a pool of processes. The worker acknowledges the entry after the function
-        returned, and delivers it again after it raised; see `Dead` and `Again` for other outcomes.
+        has returned, and delivers it again if it raised; see `Dead` and `Again` for other outcomes.
 
         ``options`` are those of `ConsumerOptions`; ``group`` is required. Raises `DeclarationError` for
         options that contradict each other, for a parameter without a value, and for a second handler of
@@ -113,7 +113,7 @@ class AppDeclaring(AppPublishing):
 
         ``stream`` is a `Stream`, or the name of a dead-letter stream. ``options`` are those of
         `OnDeadOptions`. The worker calls the function at least once for each record, including those that
-        the dead-letter stream already has, and again after it raised. The record stays in the dead-letter
+        the dead-letter stream already has, and again if it raised. The record stays in the dead-letter
         stream. If the function fails on a record ``max_deliveries`` times, this is logged as an error,
         without a second dead letter.
 
@@ -141,9 +141,9 @@ class AppDeclaring(AppPublishing):
         ...     print("sweep of", tick.time)
 
         The times are the multiples of the interval since 1970: ``"5m"`` is at 12:00, 12:05, 12:10. Each call is a
-        message, a *tick*, of the stream ``shop.sweep``: it is added once, by whichever worker is first when the
-        clock of the store says that it is due; it is retried and becomes a dead letter as other messages. The
-        function gets a `Tick` if it has a parameter for one.
+        message, a *tick*, of the stream ``shop.sweep``. It is added once, by the first worker after it is due by
+        the clock of the store. It is retried and becomes a dead letter like other messages. The function gets a
+        `Tick` if it has a parameter for one.
 
         ``options`` are those of `ScheduleOptions`. Raises `DeclarationError` for an interval shorter than 100 ms,
         and what `App.consumer` raises.
@@ -161,13 +161,13 @@ class AppDeclaring(AppPublishing):
         ... async def close_the_day(tick: Tick) -> None:
         ...     print("the day that ended before", tick.time)
 
-        The expression has five fields: minute, hour, day of the month, month, day of the week; or six, with the
-        second first. When clocks change, an expression with a fixed minute and hour runs once a day: a time that
-        is skipped is at the change, and one that occurs twice is the first of the two. Others follow the time
-        that has really passed. Everything else is as with `App.every`.
+        The expression has five fields: minute, hour, day of the month, month, day of the week. With six fields,
+        the first is the second. When clocks change, an expression with a fixed minute and hour runs once a day:
+        instead of a skipped time at the change, and at the first of a time that occurs twice. Others follow the
+        time that has really passed. Everything else is as with `App.every`.
 
-        ``options`` are those of `ScheduleOptions`. Raises `DeclarationError` for an expression or a zone that is
-        wrong, and what `App.consumer` raises.
+        ``options`` are those of `ScheduleOptions`. Raises `DeclarationError` for an invalid expression or time
+        zone, and what `App.consumer` raises.
         """
         return self._scheduled(Cron(expression, timezone), options)
 
@@ -233,9 +233,9 @@ class AppDeclaring(AppPublishing):
     def on_stop(self, function: H) -> H:
         """Have each worker process call ``function`` after its last settlement.
 
-        The function may be async; its parameters may be dependencies of the process (`Use`). The last one
-        declared runs first. If one raises, its error is logged and the next one runs. None runs if the start
-        failed. Returns ``function``; raises what `App.on_start` raises.
+        The function may be async; its parameters may be dependencies of the process (`Use`). The last function
+        declared runs first. If one raises, its error is logged and the next one runs. If the start failed, none
+        runs. Returns ``function``; raises what `App.on_start` raises.
         """
         self._not_working("on_stop")
         self._extensions.hooks.on_stop.append(hook(function, "on_stop"))
@@ -246,7 +246,7 @@ class AppDeclaring(AppPublishing):
             raise DeclarationError(f"{what} comes too late: {self!r} is already running")
 
     def statistics(self) -> Statistics:
-        """Return what this process has done for the app, and the progress of its consumers."""
+        """Return the counts of this process for the app, and the progress of its consumers."""
         loops = {} if self._running is None else self._running.loops
         delays = None if self._running is None else self._running.delays
         return Statistics(

@@ -1,6 +1,6 @@
-"""Writes the backups of a process's groups (`groups.backup_writer`), whether handlers hang or something large is under
-way (`groups.hung`), how many entries expired (`groups.expired`), and for ordered consumers which entries wait for their
-key (`groups.held`). One task does so for all consumers, in few requests."""
+"""Writes the backups of a process's groups (`membership.backup_writer`), and its reports for `explain`: hanging
+handlers and large transfers (`reports.hung`), expired entries (`reports.expired`), and for ordered consumers the
+entries that wait for their key (`reports.held`). One task does so for all consumers, in few requests."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from headwater.worker.store.waiting import cancelled
 log = logging.getLogger("headwater.worker")
 
 LOOK_SECONDS = 0.25
-"""How often, at most, the task looks which backups are due. Those that are go together."""
+"""Minimum interval at which the task looks for due backups, in seconds. All due ones are written together."""
 
 TOGETHER = 200
-"""How many groups are backed up in one request, so that the event loop and other requests go on."""
+"""Maximum number of groups that are backed up in one request, so that the event loop and other requests go on."""
 
 
 class GroupBackups:
@@ -46,7 +46,7 @@ class GroupBackups:
         self._clock = clock
         self._wake = asyncio.Event()
         self._scripts = True
-        """Whether the user may run scripts."""
+        """True unless the user may not run scripts."""
 
     def add(self, one: BackedUp) -> None:
         """Back up this consumer's group from now on."""
@@ -103,7 +103,7 @@ class GroupBackups:
         part: Sequence[tuple[BackedUp, GroupSession]],
         at_ms: int,
     ) -> None:
-        """Write the backups of quiet groups in one step, if that is possible."""
+        """Write the backups of quiet groups in one step if possible."""
         found = [one.quiet_writer(session, at_ms) for one, session in part]
         writers = [one for one in found if one is not None]
         if len(writers) > 1 and self._scripts:
@@ -115,7 +115,7 @@ class GroupBackups:
 
 
 class BackedUp:
-    """The backups of one consumer's group, for the session that ``session`` returns, once there is one."""
+    """The backups of one consumer's group, for the session that ``session`` returns once the group is joined."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class BackedUp:
         self.connection = connection
         self.session = session
         self.due = 0.0
-        """When the next round is due, by the worker's monotonic clock in seconds."""
+        """Time when the next round is due, by the worker's monotonic clock in seconds."""
         self._sentences = ((hung, write_hung), (transfers, write_transfers))
         self._expiry = expiry
         self._said_expired = (0, 0)
@@ -141,14 +141,14 @@ class BackedUp:
         self._refused = False
 
     def quiet_writer(self, session: GroupSession, at_ms: int) -> BackupWriter | None:
-        """Return the writer if the group was quiet lately; None on a cluster, where a script takes one slot's keys."""
+        """Return the writer if the group was quiet recently; None on a cluster, whose scripts take keys of one slot."""
         writer, member = self._writer, session.member
         if writer is None or writer.member != member or member.able.cluster:
             return None
         return writer if writer.is_quiet(at_ms) else None
 
     def round(self, session: GroupSession, at_ms: int | None) -> Operation[float]:
-        """Run one round at the server's time ``at_ms``, if that is known. Return the seconds until the next one."""
+        """Run one round at the server's time ``at_ms``, None if unknown. Return the seconds until the next round."""
         member = session.member
         if self._writer is None or self._writer.member != member:
             self._writer = BackupWriter(member)
@@ -171,7 +171,7 @@ class BackedUp:
         return done.again_ms / 1000
 
     def failed(self, session: GroupSession, error: Exception) -> None:
-        """Process the error of a round. Raises one that is not the store's."""
+        """Process the error of a round. Raises an error that is not the store's."""
         member = session.member
         what = remedy(error, Step.READ)
         if what is Remedy.END:
@@ -194,7 +194,7 @@ class BackedUp:
             )
 
     def _say(self, member: Member) -> Operation[None]:
-        """Write that every slot hangs, and what is under way, if that is so, or was so the last time."""
+        """Write that every slot hangs, and the transfers under way, if this is so now or was so the last time."""
         for n, (found, write) in enumerate(self._sentences):
             sentence = found()
             if sentence or self._said[n]:
@@ -202,14 +202,14 @@ class BackedUp:
             self._said[n] = bool(sentence)
 
     def _say_expired(self, member: Member) -> Operation[None]:
-        """Write how many entries have expired since the last time."""
+        """Write the number of entries that have expired since the last time."""
         (dropped, dead), now = self._said_expired, (self._expiry.dropped, self._expiry.dead)
         if now != self._said_expired:
             self._said_expired = now
             yield from note_expired(member, dropped=now[0] - dropped, dead=now[1] - dead)
 
     def _say_held(self, member: Member) -> Operation[None]:
-        """Write which entries wait for their key, if some do, or did the last time."""
+        """Write the entries that wait for their key, if some do now or did the last time."""
         held = [] if self._held is None else self._held()
         if held or self._said_held:
             yield from write_held(member, held)

@@ -6,10 +6,10 @@
 Each stage is made after the next one, which it gets in its constructor. Parts that follow an entry in other stages
 use hooks (`settle/scope.py`).
 
-Rule 1. It never owns more than ``prefetch`` entries, and without that option hardly more than its slots can begin
-        to handle at once (`Room`).
-Rule 2. If one of its tasks ends without having been stopped, the consumer ends, with an error that names the
-        task. So it never seems to run without working.
+Rule 1. A consumer never owns more than ``prefetch`` entries, and without that option hardly more than its slots can
+        begin to handle at once (`Room`).
+Rule 2. If one of its tasks ends without having been stopped, the consumer ends with an error that names the task.
+        So it never seems to run without working.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from headwater.errors import HeadwaterError
 from headwater.groups.reading.claiming import claim_interval_ms
-from headwater.messages import error_text
+from headwater.messages.dead import error_text
 from headwater.worker.declare.declaration import Consumer
 from headwater.worker.declare.dependencies import Values
 from headwater.worker.declare.owned import Owned
@@ -56,7 +56,7 @@ from headwater.worker.store.shared_connection import SharedConnections
 from headwater.worker.store.waiting import Changes, ended
 
 Offer = Callable[[Sequence[Owned]], None]
-"""Gives entries to the slots, or to the gate before them."""
+"""Function that gives entries to the slots, or to the gate before them."""
 
 
 class TaskEnded(Exception):
@@ -71,7 +71,7 @@ def _why(error: BaseException | None) -> str:
 
 
 class ProcessParts(NamedTuple):
-    """What all consumers of a process share."""
+    """The parts that all consumers of a process share."""
 
     connections: SharedConnections
     renewer: ThreadRenewer | TaskRenewer
@@ -84,10 +84,10 @@ class ProcessParts(NamedTuple):
 
 
 class Loop:
-    """Runs one `Consumer` under the name ``consumer_name``. Make and use it in one event loop.
+    """Runs one `Consumer` under the name ``consumer_name``. It must be made and used in one event loop.
 
-    ``failed`` gets an error that waiting does not resolve, such as a wrong password or another
-    ``claim_after``.
+    ``failed`` gets an error that waiting does not resolve, such as a wrong password or a different
+    ``claim_after`` in the group.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Loop:
     # --- its parts --------------------------------------------------------------------------------
 
     def _report_leases(self) -> LeaseSlot:
-        """Tell the supervisor which leases this process renews."""
+        """Report to the supervisor the leases that this process renews."""
         consumer = self.consumer
         return self._parts.reports.holds(
             consumer.stream.name,
@@ -199,7 +199,7 @@ class Loop:
         return Pool(size, handling.run, hurry, changes, fresh, held)
 
     def _others_look_s(self) -> float:
-        """Return how long it takes at most until another process looks for an entry that is handed back."""
+        """Return the maximum seconds until another process looks for an entry that is handed back."""
         member = self.in_flight.member
         if member is None or member.able.verbs:
             return 0.0
@@ -290,7 +290,7 @@ class Loop:
         )
 
     def transfers(self) -> str:
-        """Return which large reply and results are under way, in a sentence; an empty string if none is."""
+        """Return a text about the large reply and results that are under way; empty if none are."""
         sending = self.in_flight.settler.under_way()
         found = [self.fetcher.large_reply(), f"it sends {sending}" if sending else ""]
         return "; ".join(filter(None, found))
@@ -316,7 +316,7 @@ class Loop:
         self._parts.backups.add(self._backed_up)
 
     def _end_for_process(self) -> None:
-        """Take this consumer out of what the process does for all."""
+        """Remove this consumer from the renewals and backups that the process does for all consumers."""
         if self._leased is not None:
             self._parts.renewer.remove(self._leased)
             self._leased = None
@@ -327,7 +327,7 @@ class Loop:
     # --- start and stop ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start all tasks, and so begin to read."""
+        """Start all tasks, and with them reading."""
         name = self.scope.name
         self._begin_to_renew()
         self._joining = asyncio.create_task(self._back_up_once_joined(), name=f"{name} joining")
@@ -350,7 +350,7 @@ class Loop:
 
     @property
     def started(self) -> bool:
-        """Whether `start` was called."""
+        """True after `start` was called."""
         return bool(self._tasks)
 
     def _gate_tasks(self, name: str) -> list[asyncio.Task[None]]:
@@ -358,7 +358,7 @@ class Loop:
         return [] if gate is None else [asyncio.create_task(gate.run(), name=f"{name} gate")]
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """End this consumer with an error, if the task ended without having been stopped."""
+        """End this consumer with an error if the task ended without having been stopped."""
         error = None if task.cancelled() else task.exception()
         stopped = task is self._tasks[0] and self.admission.stopping
         finished = stopped and not task.cancelled() and error is None
@@ -366,7 +366,7 @@ class Loop:
             self.broken(task.get_name(), error)
 
     def _settles(self) -> bool:
-        """Return whether the settler runs. Without it nothing can be handed back."""
+        """Return whether the settler runs. Without it, no entry can be handed back."""
         return bool(self._tasks) and not self._tasks[1].done()
 
     def broken(self, name: str, error: BaseException | None) -> None:
@@ -380,16 +380,16 @@ class Loop:
             ended.__cause__ = error
             error = ended
         self.failed.set_exception(error)
-        self.failed.exception()  # retrieved here: asyncio would log it if the loop closes first
+        self.failed.exception()  # retrieved here, because asyncio would log it if the loop closed first
 
     def _end_process(self, why: Exception) -> None:
-        """Have the process end with this error, after a graceful stop."""
+        """Make the process end with this error, after a graceful stop."""
         if not self.failed.done():
             self.failed.set_exception(why)
             self.failed.exception()  # as in `_broken`
 
     def progress(self) -> ConsumerProgress:
-        """Return when the parts of this consumer last made progress."""
+        """Return the progress of the parts of this consumer."""
         now = self._parts.clock.monotonic()
         began = [owned.began for owned in list(self.pool.running)]
         return ConsumerProgress(
@@ -451,7 +451,7 @@ class Loop:
     # --- for another consumer's suspect -------------------------------------------------------------
 
     async def pause(self) -> None:
-        """For another consumer's suspect: stop reading, end handlers, and own no entry. See `Quarantine`."""
+        """Stop reading, end handlers, and own no entry, for the suspect of another consumer. See `Quarantine`."""
         self.admission.paused = True
         await self.fetcher.quieten()
         self.in_flight.hand_back(self.in_flight.unbegun())

@@ -1,4 +1,4 @@
-"""All consumers of an app in one process: started together, stopped together."""
+"""Runs all consumers of an app in one process. They are started and stopped together."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ log = logging.getLogger("headwater.worker")
 
 
 OVERRUN_SECONDS = 2.0
-"""How long other handlers may take to end after one in a thread has run longer than its ``timeout``."""
+"""Maximum time for other handlers to end after one in a thread ran longer than its ``timeout``, in seconds."""
 
 
 def unique_name() -> str:
     """Return a consumer name that no other process has or had: host, pid, and a random word.
 
-    If a name were reused after a crash, the new process would count as the owner of the crashed one's entries,
-    and nothing would claim them.
+    If a name were reused after a crash, the new process would count as the owner of the entries of the crashed
+    one, and nobody would claim them.
     """
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
     return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -54,16 +54,16 @@ def _error(future: asyncio.Future[None]) -> BaseException | None:
 
 
 class Surroundings(NamedTuple):
-    """Where the consumers of a process run."""
+    """The surroundings in which the consumers of a process run: store, clock and source of chance."""
 
     connections: Connections
     clock: Timers
     chance: Random
-    """Draws the jitter of retries."""
+    """The source of the jitter of retries."""
 
 
 class Running:
-    """The loops of one process. Make and use it in one event loop."""
+    """The loops of one process. It must be made and used in one event loop."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Running:
         self._lifespan = Lifespan(here, self._extensions.hooks, given)
         self._at_once = asyncio.Event()
         self.delays: ProcessDelays | None = None
-        """How late this process runs, once it has started on the machine's clock."""
+        """The delays of this process, once it has started on the machine's clock; otherwise None."""
         self._wanted = asyncio.Event()
         self._name = unique_name()
         self._named: set[tuple[str, str]] = set()
@@ -102,7 +102,7 @@ class Running:
             if not (left_out and consumer.order_by is not None)
         }
         self.scheduler = Scheduler(
-            # The quarantine process handles suspects only.
+            # The quarantine process handles only suspects.
             [] if suspects is Suspects.ONLY else served_streams(consumers),
             consumer_name=self._name,
             connections=around.connections,
@@ -135,8 +135,8 @@ class Running:
         )
 
     def _consumer_name(self, consumer: Consumer) -> str:
-        """Return the process's name, so that one command can read several streams. A second consumer of a group in
-        this process, as after `replace`, has another one."""
+        """Return the name of the process, so that one command can read several streams. A second consumer of a group
+        in this process, as after `replace`, has another name."""
         group = (consumer.stream.name, consumer.group)
         if group in self._named:
             return unique_name()
@@ -205,7 +205,7 @@ class Running:
         self.scheduler.start()
 
     def _start_parts(self) -> None:
-        """Start what this process does for all its consumers."""
+        """Start the parts that this process has for all its consumers."""
         self._parts.renewer.start()
         self._backing_up = asyncio.create_task(self._parts.backups.run(), name="group backups")
         self._backing_up.add_done_callback(self._backups_ended)
@@ -228,7 +228,7 @@ class Running:
         await self._parts.connections.close()
 
     def _start_for_suspects(self) -> None:
-        """In the quarantine process, start the consumers of groups that have a suspect. The others need no connection."""
+        """Start the consumers of groups that have a suspect, in the quarantine process. Others need no connection."""
         for consumer, loop in self.loops.items():
             group = (consumer.stream.name, consumer.group)
             if (
@@ -239,7 +239,7 @@ class Running:
                 loop.start()
 
     def _backups_ended(self, task: asyncio.Task[None]) -> None:
-        """End all consumers with an error, if the task ended without having been stopped."""
+        """End all consumers with an error if the task ended without having been stopped."""
         if self._backing_up is task:
             for loop in self.loops.values():
                 loop.broken(task.get_name(), None if task.cancelled() else task.exception())
@@ -253,12 +253,12 @@ class Running:
         await self._parts.connections.close()
 
     def _cause(self, delays: ProcessDelays) -> str | None:
-        """Return why answers of the store may be late although it answers, in a sentence; None if nothing is known."""
+        """Return a sentence that says why answers may be late although the store answers; None if unknown."""
         transfers = (loop.transfers() for loop in [*self.loops.values()])
         return delays.cause() or next(filter(None, transfers), None)
 
     def _handlers(self) -> list[tuple[str, Owned]]:
-        """Return the handlers that run, or have just ended, by name."""
+        """Return the handlers that run or have just ended, each with its name."""
         return [
             (loop.consumer.name, owned)
             for loop in [*self.loops.values()]
@@ -274,7 +274,7 @@ class Running:
         return abandoned
 
     def ask_to_stop(self) -> None:
-        """Request a stop: `until_stopped` returns. A second request ends the waiting for handlers."""
+        """Request a stop, so that `until_stopped` returns. A second request ends the waiting for handlers."""
         if self._wanted.is_set():
             self._at_once.set()
         self._wanted.set()
@@ -298,7 +298,7 @@ class Running:
             raise TaskEnded(f"{lifespan.get_name()} ended without having been stopped")
 
     def failures(self) -> list[asyncio.Future[None]]:
-        """Return the futures that get errors which waiting does not resolve."""
+        """Return the futures that get the errors that waiting does not resolve."""
         return [*(loop.failed for loop in self.loops.values()), self.scheduler.failed]
 
     async def stop(self, grace: float) -> None:

@@ -1,11 +1,11 @@
-"""Publishes scheduled messages when they are due, for every stream that an app's consumers use; adds ticks.
+"""Publishes scheduled messages when they are due, for every stream that an app's consumers use, and adds ticks.
 
     Scheduler ── checks every second which streams have scheduled messages
         └── Serving, one for each: read ──▶ delay until due, or publish ──▶ read
 
 Rule 1. A stream costs one EXISTS a second until a message is scheduled for it, and a connection with a blocked
         read from then on.
-Rule 2. An error of the store does not end the worker: this waits, and the messages are late.
+Rule 2. An error of the store does not end the worker. The scheduler waits, and the messages are late.
 Rule 3. All entries of a read are settled before the next read, so they need no lease renewal.
 """
 
@@ -31,7 +31,7 @@ from headwater.groups.settling.scheduling import (
     publish_due,
     publisher_of,
 )
-from headwater.messages import error_text
+from headwater.messages.dead import error_text
 from headwater.worker.declare.declaration import Consumer
 from headwater.worker.declare.schedules import Schedule, Ticking
 from headwater.worker.loop import TaskEnded
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 LOOK_SECONDS = 1.0
-"""How often streams without a scheduled message are checked. The first message of a stream is late by this at
-most."""
+"""Interval at which streams without a scheduled message are checked, in seconds. The first message of a stream is
+late by at most this time."""
 
 RENEW_SECONDS = 60.0
-"""How often the connection for these checks is replaced."""
+"""Interval at which the connection for these checks is replaced, in seconds."""
 
 DEADLINE_SECONDS = 10.0
-"""How long a reply may take."""
+"""Maximum time to wait for a reply, in seconds."""
 
 LEAVING_SECONDS = 2.0
-"""How long settling the entries of the last read may take at a stop. After that, another worker claims them."""
+"""Maximum time at a stop for settling the entries of the last read, in seconds. Then another worker claims them."""
 
 
 def served_streams(consumers: Sequence[Consumer]) -> list[str]:
@@ -69,7 +69,7 @@ def served_streams(consumers: Sequence[Consumer]) -> list[str]:
 
 
 class Scheduler:
-    """Publishes the scheduled messages of ``streams``. Make and use it in one event loop.
+    """Publishes the scheduled messages of ``streams``. It must be made and used in one event loop.
 
     ``failed`` gets the error of a task that ended without having been stopped.
     """
@@ -166,7 +166,7 @@ class Scheduler:
         elif not self.failed.done():
             why = "without having been stopped" if error is None else error_text(error)
             self.failed.set_exception(TaskEnded(f"{task.get_name()} ended: {why}"))
-            self.failed.exception()  # retrieved here: asyncio would log it if the loop closes first
+            self.failed.exception()  # retrieved here, because asyncio would log it if the loop closed first
 
     async def _look(self) -> None:
         """Check every second, and begin to serve each stream that has scheduled messages."""
@@ -197,7 +197,7 @@ class Scheduler:
             self._connections.availability.left(who)
 
     async def _used(self, streams: Sequence[str]) -> list[str]:
-        """Return those of these streams that have scheduled messages."""
+        """Return those of ``streams`` that have scheduled messages."""
         nodes: dict[SharedConnection, list[str]] = {}
         for stream in streams:
             nodes.setdefault(self._shared.of(stream), []).append(stream)
@@ -218,7 +218,7 @@ class Scheduler:
 
 
 class Serving:
-    """Publishes the scheduled messages of one stream. ``client`` is for commands that must not wait for its
+    """Publishes the scheduled messages of one stream. ``client`` is for commands that must not wait for the
     blocked read."""
 
     def __init__(
@@ -243,7 +243,7 @@ class Serving:
         return f"publisher of scheduled messages of {self._stream}"
 
     async def run(self) -> None:
-        """Publish until cancelled. Returns when the stream of scheduled messages is gone."""
+        """Publish until cancelled, or until the stream of scheduled messages is gone."""
         reaping = asyncio.create_task(
             reap_regularly(lambda: self._client, lambda: self._member, self._clock)
         )
@@ -264,7 +264,7 @@ class Serving:
             reaping.cancel()
 
     async def _serve(self, client: redis.asyncio.Redis) -> None:
-        """Publish over one connection. Errors are raised."""
+        """Publish over one connection. Raises errors of the store and of the connection."""
         member = await self._join(client)
         reader = MemberReader(member, gone=self._gone, looks_for_gone=False)
         found, _gone = await perform(client, recover(member, []))
@@ -306,7 +306,7 @@ class Serving:
         )
 
     def _handled(self, reader: MemberReader, handled: Handled) -> None:
-        """Expect the next due entry, and log what was refused."""
+        """Expect the next due entry, and log the messages that were refused."""
         if handled.next_ms is not None:
             reader.expect(self._clock.monotonic() + handled.next_ms / 1000)
         for refusal in handled.refused:
@@ -319,7 +319,7 @@ class Serving:
             )
 
     async def leave(self) -> None:
-        """After `run` was cancelled, settle the entries of the last read and leave the group."""
+        """Settle the entries of the last read and leave the group, after `run` was cancelled."""
         member = self._member
         if member is None:
             return

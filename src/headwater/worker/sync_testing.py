@@ -5,8 +5,8 @@
         t.advance("31s")
         assert t.deliveries(bill) == [1]
 
-Rule. The worker runs only during a call, in an event loop of the object. Each call returns when the worker is
-idle, as those of `AppTest` do.
+Rule. The worker runs only during a call, in an event loop that belongs to the object. Each call returns when the
+worker is idle, as the calls of `AppTest` do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from headwater.errors import HeadwaterError
-from headwater.messages import DeadLetter
+from headwater.messages.dead import DeadLetter
 from headwater.worker.declare.stream import Stream
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class SyncAppTest:
     ...     print(t.deliveries(bill), t.pending(bill))
     [1] {}
 
-    The worker runs only during a call. With pytest, the fixture `headwater_worker` makes it. Entering it
+    The worker runs only during a call. With pytest, the fixture `headwater_worker` makes this object. Entering it
     raises `HeadwaterError` in a thread that runs an event loop, and if the app is already running.
     """
 

@@ -9,7 +9,7 @@
 Nothing is mocked: the loop, its settlements and leases are the ones used in production, and the store is
 Headwater's engine without a socket. Only the clock belongs to the test.
 
-Rule 1. Each call returns when the worker is idle: only time can make it do more.
+Rule 1. Each call returns when the worker is idle, so that only time can make it do more.
 Rule 2. Time passes only in `advance`, and everything that becomes due happens in order. ``asyncio.sleep`` in
         a handler uses another clock, which tests do not advance.
 Rule 3. A crash differs from a killed process only in this: the handler's ``finally`` blocks run.
@@ -29,7 +29,8 @@ from headwater.common.durations import milliseconds
 from headwater.errors import HeadwaterError
 from headwater.groups.protocol.operation import Operation, run, single
 from headwater.groups.settling.dead_letters import page
-from headwater.messages import DeadLetter, dead_letter_stream
+from headwater.messages.dead import DeadLetter
+from headwater.messages.keys import dead_letter_stream
 from headwater.testing.clock import ManualClock
 from headwater.worker.app_declaring import AppDeclaring
 from headwater.worker.declare.declaration import Consumer
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
     import redis
 
 ROUNDS = 3
-"""After how many turns of the event loop with nothing ready the worker counts as idle."""
+"""Number of turns of the event loop with nothing ready after which the worker counts as idle."""
 
 EXACT_SECONDS = 60.0
-"""For how long `AppTest.advance` runs everything at its time, upkeep too, such as the renewal of leases."""
+"""Seconds for which `AppTest.advance` runs everything at its time, even upkeep such as the renewal of leases."""
 
 MOST_LEAP_SECONDS = 3600.0
-"""How much time `AppTest.advance` lets pass at most while only upkeep is due. Then each upkeep runs once."""
+"""Maximum time in seconds that `AppTest.advance` lets pass while only upkeep is due. Then each upkeep runs once."""
 
 Handler = Callable[..., Any]
 
@@ -142,7 +143,7 @@ class AppTest:
         self.app._use(self._before)  # noqa: SLF001  # as above
         self.look.close()
 
-    # --- doing ------------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------
 
     async def send(self, stream: Stream[Any], *messages: Any) -> list[str]:
         """Add messages to ``stream``, wait until the worker is idle, and return their ids."""
@@ -161,8 +162,8 @@ class AppTest:
     def crash(self, handler: Handler) -> None:
         """Kill the worker of this handler as SIGKILL would, and start another one.
 
-        What it owned stays pending until ``claim_after`` has passed. The handler's ``finally`` blocks run,
-        unlike in a killed process.
+        The entries that it owned stay pending until ``claim_after`` has passed. The handler's ``finally`` blocks
+        run, unlike in a killed process.
         """
         for consumer in self._consumers(handler):
             self._abandoned.append(self._the_running().replace(consumer))
@@ -170,8 +171,8 @@ class AppTest:
     async def advance(self, duration: str | timedelta) -> None:
         """Let time pass, such as ``"31s"`` or ``"24h"``. Everything that becomes due happens in order, at its time.
 
-        What the worker only repeats while nothing happens, such as the renewal of leases, runs less often after the
-        first minute.
+        Upkeep that the worker only repeats while nothing happens, such as the renewal of leases, runs less often
+        after the first minute.
         """
         clock = self.clock
         began = clock.monotonic()
@@ -184,7 +185,7 @@ class AppTest:
             if pause is None or pause > left:
                 break
             event = clock.until_event()
-            # Just before the event: what keeps leases comes first.
+            # Stop just before the event, so that leases are renewed first.
             leap = min(left, now - began, MOST_LEAP_SECONDS, inf if event is None else event - 1e-6)
             if now - began >= EXACT_SECONDS and leap > pause:
                 clock.leap(leap)
@@ -195,7 +196,7 @@ class AppTest:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until the worker is idle: nothing more happens without time passing.
+        """Wait until the worker is idle, so that nothing more happens without time passing.
 
         Waits for handlers in threads. A coroutine that waits for something else counts as idle.
         """
@@ -212,14 +213,14 @@ class AppTest:
             if failed.done() and not failed.cancelled():
                 failed.result()
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------------
 
     def deliveries(self, handler: Handler) -> list[int]:
         """Return `Delivery.count` of each call of the handler, in order: ``[1, 2]`` after one retry."""
         return list(self._deliveries[self._consumers(handler)[0].handler])
 
     def results(self, stream: Stream[Any]) -> list[Any]:
-        """Return every message in the stream, one partition after the other."""
+        """Return every message in the stream, one partition after another."""
         return [
             stream.codec.decode_flat(entry[1])
             for part in stream.parts
@@ -238,7 +239,7 @@ class AppTest:
         return letters
 
     def pending(self, handler: Handler) -> dict[str, int]:
-        """Return what the handler's group has not settled: ``{id: deliveries so far}``.
+        """Return the entries that the handler's group has not settled: ``{id: deliveries so far}``.
 
         Delayed entries are included. With partitions, each id follows the name of its stream:
         ``"orders.{0} 5-1"``. Source: the command page of XPENDING.

@@ -29,7 +29,7 @@ from headwater.common.trace_context import (
     links_to,
     trace,
 )
-from headwater.messages import TRACE_FIELDS, Pairs
+from headwater.messages.keys import TRACE_FIELDS, Pairs
 from headwater.worker.declare.batches import Batch
 from headwater.worker.declare.delivery import Delivery
 from headwater.worker.declare.middleware import Middleware
@@ -40,14 +40,14 @@ T = TypeVar("T")
 MOST = 10_000
 
 _handled: ContextVar[Context | None] = ContextVar("headwater_handled", default=None)
-"""The context of the delivery that this task handles, or has just handled: its results are sent in it."""
+"""The context of the delivery that this task handles or has just handled. Its results are sent in this context."""
 
 
 class Tracing(Middleware):
     """Middleware that makes a trace of every message.
 
-    ``App(middleware=[Tracing()])``. ``provider`` is a TracerProvider; by default the global one, which the
-    program configures.
+    Use it as ``App(middleware=[Tracing()])``. ``provider`` is a TracerProvider. The default is the global one,
+    which the program configures.
     """
 
     __module__ = "headwater.worker.tracing"
@@ -55,7 +55,7 @@ class Tracing(Middleware):
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("headwater", tracer_provider=provider)
         self._processed: dict[tuple[str, str, str], Context] = {}
-        """The contexts of process spans of deliveries that are not settled yet."""
+        """The contexts of the process spans of deliveries that are not settled yet."""
         self._settling: dict[tuple[str, str, str], Span] = {}
 
     def before_publish(self, stream: str, fields: Pairs) -> None:
@@ -120,8 +120,8 @@ class Tracing(Middleware):
 
 
 def _keep(kept: dict[tuple[str, str, str], T], key: tuple[str, str, str], value: T) -> None:
-    """Keep a value until its delivery is settled, or for the last `MOST` deliveries: one that another worker owns
-    is never settled here."""
+    """Keep a value until its delivery is settled, but only for the last `MOST` deliveries, because a delivery that
+    another worker owns is never settled here."""
     kept[key] = value
     if len(kept) > MOST:
         del kept[next(iter(kept))]

@@ -15,8 +15,8 @@ class AsyncClient(redis.asyncio.Redis):
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """What opening the embedded store recovered, cut off or found suspicious. None for a client of a
-        server; INFO of that server has the numbers."""
+        """Report of what was recovered, cut off or found suspicious when the embedded store was opened.
+        None for a client of a server, whose INFO has the numbers."""
         from headwater.client.embedded_opening import recovery_of  # the server's modules, 80 ms
 
         return recovery_of(self)

@@ -59,7 +59,7 @@ class AsyncClusterClient(OneNodeOnly, AsyncClient):  # type: ignore[misc]  # red
         return AsyncNodePipeline(self, self.connection_pool)
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
-        """Close the connections to all nodes. Raises what one of them raises, after all are closed."""
+        """Close the connections to all nodes. An error of one of them is raised after all are closed."""
         async with AsyncExitStack() as closing:
             closing.push_async_callback(super().aclose, close_connection_pool)
             for client in self.calls.take_nodes():

@@ -32,7 +32,7 @@ from headwater.client.reentrancy import REENTRANCY_GUARD
 
 
 class Backpressure:
-    """The transport of a `StreamReader`, as far as the reader uses it: to pause and resume reading."""
+    """The part of a transport that a `StreamReader` uses: pausing and resuming reading."""
 
     def __init__(self, feed: Callable[[], None]) -> None:
         self._method = WeakMethod(feed)  # a strong reference would be a cycle of reader and writer
@@ -43,7 +43,7 @@ class Backpressure:
 
     def resume_reading(self) -> None:
         self.paused = False
-        # Not now: the reader is about to wait and would miss the data.
+        # Feed it later: now, the reader is about to wait and would miss the data.
         asyncio.get_running_loop().call_soon(self._feed)
 
     def _feed(self) -> None:
@@ -182,7 +182,7 @@ class LoopTimer:
         self._set()
 
     def stop(self, writer: object) -> None:
-        """Remove ``writer``, which was closed; without open connections the timer is off."""
+        """Remove ``writer``, which was closed. Without open connections the timer is turned off."""
         self.writers.discard(id(writer))
         if not self.writers:
             self._set()
@@ -200,7 +200,7 @@ class LoopTimer:
             return
         try:
             self.loop.call_soon_threadsafe(self._set)
-        except RuntimeError:  # the loop is closed, its connections are not
+        except RuntimeError:  # the loop was closed before its connections
             self._turn_off()
 
     def _set(self) -> None:
@@ -230,7 +230,7 @@ class LoopTimer:
 
 
 def timer_of(store: EmbeddedStore) -> LoopTimer:
-    """Return the timer of ``store`` in the running loop; make it if there is none."""
+    """Return the timer of ``store`` in the running loop; make it if it does not exist."""
     loop = asyncio.get_running_loop()
     timer: LoopTimer | None = store.loop_timers.get(id(loop))
     if timer is None or timer.loop is not loop:

@@ -68,7 +68,7 @@ class AsyncGuardedConnection(AbstractConnection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent = Sent()
         self._silence: Silence | None = None
-        """The silence of the present command and its reply, or of several that were sent together."""
+        """The silence of the current command and its reply, or of several that were sent together."""
         super().__init__(*args, **kwargs)
 
     @property
@@ -85,8 +85,8 @@ class AsyncGuardedConnection(AbstractConnection):
         await super().send_command(*args, **kwargs)
 
     def pack_command(self, *args: Any) -> list[bytes]:
-        """Pack a command with hiredis, as redis-py's synchronous connections do. redis-py packs those
-        that hiredis would pack differently."""
+        """Pack a command with hiredis, as redis-py's synchronous connections do. A command that hiredis
+        would pack differently is packed by redis-py."""
         others = set(map(type, args)) - _PACKED
         if all(issubclass(one, str) for one in others) and self.encoder.encoding == "utf-8":
             name = args[0]

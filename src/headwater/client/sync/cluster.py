@@ -74,7 +74,7 @@ class ClusterClient(OneNodeOnly, Client):
         return found
 
     def close(self) -> None:
-        """Close the connections to all nodes. Raises what one of them raises, after all are closed."""
+        """Close the connections to all nodes. An error of one of them is raised after all are closed."""
         with ExitStack() as closing:
             closing.callback(super().close)
             for client in self.calls.take_nodes():

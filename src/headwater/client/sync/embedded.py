@@ -76,7 +76,7 @@ class EmbeddedSocket(EmbeddedTransport):
         return count
 
     def readable(self, timeout: float | None) -> bool:
-        """Return whether there is something to read within ``timeout`` seconds.
+        """Return whether input arrives within ``timeout`` seconds.
 
         Raises `ConnectionResetError` at the end of the stream.
         """
@@ -104,7 +104,7 @@ class EmbeddedSocket(EmbeddedTransport):
     # --- waiting --------------------------------------------------------------------------------
 
     def _await_input(self, timeout: float | None) -> bool:
-        """Return whether there is something to read, or the end, within ``timeout`` seconds."""
+        """Return whether input, or the end of the stream, arrives within ``timeout`` seconds."""
         if self._reading:
             return True
         if not self._arrived and not self._ended:
@@ -164,12 +164,12 @@ class EmbeddedConnection(GuardedConnection):
         return self._address
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
-        # One item, which redis-py passes to one `sendall`: a pipeline is one turn with one fsync.
+        # redis-py passes one item to one `sendall`, so that a pipeline is one turn with one fsync.
         chunks = [command.encode()] if isinstance(command, str) else command
         super().send_packed_command([chunks], check_health)
 
     def can_read(self, timeout: float = 0) -> bool:
-        """Return whether there is something to read. redis-py's method needs a file descriptor."""
+        """Return whether there is input to read. redis-py's method needs a file descriptor."""
         if self._sock is None:
             self.connect()
         parser: Any = self._parser

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 SENT_AT_ONCE: Final = 16 * 1024
-"""The buffer of a socket takes a command of fewer bytes at once: tcp_wmem's default (tcp(7))."""
+"""Size of a socket's send buffer, in bytes, by tcp_wmem's default (tcp(7)). A smaller command fits at once."""
 
 
 class GuardedRetry(GuardedPolicy, Retry):
@@ -66,7 +66,7 @@ class GuardedConnection(AbstractConnection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._sent = Sent()
         self._silence: Silence | None = None
-        """The silence of the present command and its reply, or of several that were sent together."""
+        """The silence of the current command and its reply, or of several that were sent together."""
         super().__init__(*args, **kwargs)
 
     @property
@@ -87,8 +87,8 @@ class GuardedConnection(AbstractConnection):
         return super().pack_commands(announced)
 
     def _connect(self) -> Any:
-        """Connect, and let every call of the socket return after the time between two looks at its `Silence`: to
-        change that for each command would cost two system calls."""
+        """Connect, and set the socket's timeout to the interval at which its `Silence` is checked. The timeout stays,
+        because changing it for each command would cost two system calls."""
         sock = super()._connect()  # type: ignore[safe-super]  # a redis-py class follows
         self._set_pause(sock)
         return sock
@@ -115,7 +115,7 @@ class GuardedConnection(AbstractConnection):
             self._send_large(sock, command, self._silence)
 
     def _send_large(self, sock: socket.socket, chunks: Iterable[bytes], silence: Silence) -> None:
-        """Send as redis-py does, but without its deadline for all of it."""
+        """Send as redis-py does, but without its deadline for the whole command."""
         deadline = self.socket_timeout or inf
         silence.begin(deadline, 0.0)
         try:
@@ -183,7 +183,7 @@ class GuardedConnection(AbstractConnection):
                     self._set_pause(self._sock)  # redis-py has set the timeout of all commands
 
     def _look(self, wait: float, *, first: bool) -> float:
-        """Return how many seconds to wait for the reply now that nothing has arrived for a while."""
+        """Return the seconds to wait for the reply, after a pause in which nothing has arrived."""
         deadline = self.socket_timeout or inf
         silence = self._silence = self._silence or Silence(self._sock)
         if first:

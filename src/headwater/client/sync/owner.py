@@ -1,4 +1,4 @@
-"""A client of the node that owns one key, for what a cluster's client refuses: WATCH, transactions, raw replies.
+"""A client of the node that owns one key. It does what a cluster's client refuses: WATCH, transactions, raw replies.
 
 Rule 1. Each new connection asks the cluster for the owner, so reconnecting follows a moved slot and a failover.
 Rule 2. After a redirection the next command connects again. The caller receives the redirection: it means that

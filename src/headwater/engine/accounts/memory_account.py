@@ -1,4 +1,4 @@
-"""The memory of a store's state: what was allocated, by the account of its owners.
+"""Accounts for the memory of a store's state. The owners of the memory report what they allocate.
 
     entries            `Sealing`, which books every block of entries
     all other parts    `MemoryAccount`: each object books its size when it grows or shrinks, and takes it
@@ -8,11 +8,11 @@
 
 Rule 1. An object that books has ``booked``, the bytes that are in the account for it, and `book`, which
         compares them with its present size in constant time. Bulk changes may call `book` once at their end.
-Rule 2. The constants are those of the compiled package on a 64-bit system, with what the allocator adds.
-Rule 3. A value that was unlinked leaves the account when it is freed (garbage.py), a string, list, set or
+Rule 2. The constants are those of the compiled package on a 64-bit system, with the overhead of the allocator.
+Rule 3. An unlinked stream or group leaves the account when it is freed (garbage.py), a string, list, set or
         hash at once.
 
-The account is within a tenth of what the process takes for a state above 256 MB.
+For a state above 256 MB, the account is within a tenth of the memory that the process takes.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ NODE_BYTES = 70
 """Bytes per node: seven words and a reference to its names, with the spare capacity of their arrays."""
 
 RUN_BYTES = 50
-"""Of a run of the delivery order: six words, with the reserve of their arrays."""
+"""Bytes per run of the delivery order: six words, with the spare capacity of their arrays."""
 
 INDEX_BYTES = 320
-"""Of a run in the index of the delivery order: three tuples and four numbers."""
+"""Bytes per run in the index of the delivery order: three tuples and four numbers."""
 
 BLOCK_BYTES = 224
-"""Of a block of pending entries without its records."""
+"""Bytes per block of pending entries without its records."""
 
 FULL_BLOCK_BYTES = BLOCK_BYTES + 32 * PENDING_BLOCK_RECORDS
-"""Of a block of pending entries with space for the most records."""
+"""Bytes per block of pending entries with space for the maximum number of records."""
 
 CONSUMER_BYTES = 167
-"""Of a consumer without its name: the object and its places by name and number."""
+"""Bytes per consumer without its name: the object and its places by name and number."""
 
 RELEASED_BYTES = 135
-"""Of a released entry: its id as the key of a dictionary."""
+"""Bytes per released entry: its id as the key of a dictionary."""
 
 DELAYED_BYTES = 310
-"""Of a delayed entry: its id as the key of a dictionary, and its place in the order of due times."""
+"""Bytes per delayed entry: its id as the key of a dictionary, and its place in the order of due times."""
 
 PRODUCER_BYTES = 1310
-"""Of an idempotent producer without its name."""
+"""Bytes per idempotent producer without its name."""
 
 IID_BYTES = 250
-"""Of an idempotent id without its text."""
+"""Bytes per idempotent id without its text."""
 
 _TEXT_BYTES = 48
 """The header of a bytes object, 33 bytes, rounded to the allocator's 16."""
 
 _SAMPLE = 1000
-"""Members of a value that are measured; the others are taken to be like them."""
+"""Maximum number of members of a value that are measured. The others are assumed to be like them."""
 
 
 class MemoryAccount:
@@ -90,7 +90,7 @@ class MemoryAccount:
 
 
 def text_bytes(text: bytes) -> int:
-    """Return the memory of a bytes object. Python has the empty one and those of one byte only once.
+    """Return the memory of a bytes object in bytes; 0 if its length is 0 or 1, because Python shares these objects.
 
     >>> text_bytes(b"orders"), text_bytes(bytes(16)), text_bytes(b"1")
     (48, 64, 0)
@@ -99,7 +99,7 @@ def text_bytes(text: bytes) -> int:
 
 
 def sampled(values: Collection[T], weight: Callable[[T], int]) -> int:
-    """Return the sum of the weights of ``values``. If there are many, this is an estimate from the first.
+    """Return the sum of the weights of ``values``. If there are many, estimate it from the first ones.
 
     >>> sampled(range(10_000), lambda _: 3)
     30000
@@ -109,7 +109,7 @@ def sampled(values: Collection[T], weight: Callable[[T], int]) -> int:
 
 
 def table_bytes(table: dict[Any, Any]) -> int:
-    """Return the memory of a dictionary without its keys and values. An empty one gives back what it grew to."""
+    """Return the memory of a dictionary without its keys and values. An empty one first frees its table."""
     if not table:
         table.clear()
     return sys.getsizeof(table)

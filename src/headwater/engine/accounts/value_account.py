@@ -5,7 +5,7 @@
 
 Rule 1. The account of a string follows from the string. That of a list, set or hash is counted, so that
         removing, moving or copying a large one takes constant time.
-Rule 2. Each function below, apart from `places_of`, changes a value and returns by how many bytes it has grown.
+Rule 2. Each function below, apart from `places_of`, changes a value and returns its growth in bytes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sys import getsizeof
 from headwater.engine.accounts.memory_account import MemoryAccount, container_bytes, text_bytes
 
 UNCOUNTED = -1
-"""The size of a string or stream, which the account does not keep, or of a value that is to be measured."""
+"""Stands for the size of a string or stream, which is not counted, or of a value that is to be measured."""
 
 _FEW = 4
-"""Up to so many texts are removed from a list one by one, which moves the texts between them and the nearer end; for
-more, all texts from the last of them to the nearer end are taken out, and those that stay are put back."""
+"""Maximum number of texts that are removed from a list one by one, which moves the texts between them and the nearer
+end. For more, all texts from the last of them to the nearer end are taken out, and those that stay are put back."""
 
 
 class ValueAccount:
@@ -84,7 +84,7 @@ def update_hash(value: dict[bytes, bytes], pairs: Sequence[tuple[bytes, bytes]])
 
 
 def remove_fields(value: dict[bytes, bytes], fields: Sequence[bytes]) -> int:
-    """Remove fields of a hash, those that it has."""
+    """Remove those of ``fields`` that a hash has."""
     grown = -getsizeof(value)
     for field in fields:
         old = value.pop(field, None)
@@ -148,7 +148,7 @@ def remove_places(value: deque[bytes], places: list[int]) -> int:
         return grown + getsizeof(value)
     left = (
         places[-1] < len(value) - places[0]
-    )  # whether they are nearer to the first text than to the last
+    )  # True if they are nearer to the first text than to the last
     count = places[-1] + 1 if left else len(value) - places[0]
     place = 0 if left else len(value) - 1
     step = 1 if left else -1
@@ -176,7 +176,7 @@ def update_set(value: set[bytes], members: Sequence[bytes]) -> int:
 
 
 def remove_members(value: set[bytes], members: Sequence[bytes]) -> int:
-    """Remove members of a set, those that it has."""
+    """Remove those of ``members`` that a set has."""
     grown = -getsizeof(value)
     for member in members:
         if member in value:

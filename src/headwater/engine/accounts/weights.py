@@ -19,8 +19,8 @@ CONTENT, PAIRS, NAMES_SIZE, VALUES_SIZE = range(4)
 WORDS = 4
 
 FIRST_MS, FIRST_SEQ, LAST_MS, LAST_SEQ, TAKEN, LIVE, SIZE = range(7)
-"""Indexes of the words of a node (nodes.py): the id that it was opened with, the last id added to it, how
-many entries were added to it, how many of them are live, its size in bytes."""
+"""Indexes of the words of a node (nodes.py): the id that it was opened with, the last id added to it, the
+number of entries added to it and of those that are live, its size in bytes."""
 
 NODE_WORDS = 7
 
@@ -59,7 +59,7 @@ def element_bytes(value: bytes | bytearray) -> int:
 
 def _with_backlen(size: int) -> int:
     """Return the size of an element including the bytes for stepping back over it (backlen). The limits are
-    Redis's: one below what seven bits a byte would allow."""
+    Redis's: one below those that seven bits a byte would allow."""
     if size < 128:
         return size + 1
     if size < 16383:
@@ -107,8 +107,8 @@ def weigh(wire: bytearray, start: int, end: int, names: bytes, found: array[int]
 
 
 def grow(words: array[int], at: int, ms: int, seq: int, found: array[int], same: bool) -> None:
-    """Add an entry to the node whose words begin at ``at``. ``found`` is what `weigh` measured; ``same``
-    means that the entry has the field names of the node.
+    """Add an entry to the node whose words begin at ``at``. ``found`` has the results of `weigh`; ``same``
+    is True if the entry has the field names of the node.
 
     >>> words = array("Q", (5, 0, 5, 0, 1, 1, 30))
     >>> grow(words, 0, 5, 1, array("Q", (6, 1, 6, 2)), True)

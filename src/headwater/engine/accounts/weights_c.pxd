@@ -29,7 +29,7 @@ cdef inline Py_ssize_t _with_backlen(Py_ssize_t size) noexcept:
 
 
 cdef inline Py_ssize_t _integer_bytes(const char *text, Py_ssize_t length) noexcept:
-    # The size of the integer that 1 to 20 bytes represent; 0 if they are not an integer of 64 bits.
+    # Returns the size of the integer that 1 to 20 bytes represent; 0 if they are not a 64-bit integer.
     cdef Py_ssize_t at = text[0] == 45
     cdef u64 value = 0, most = <u64>1 << 63
     if text[at] == 48:
@@ -60,7 +60,7 @@ cdef inline Py_ssize_t _element_bytes(const char *text, Py_ssize_t length) noexc
 cdef inline const char *_value_of(
     const char *text, const char *end, Py_ssize_t *length
 ) except NULL:
-    # Returns where the value of the bulk string at `text` begins. The string must end before `end`.
+    # Returns the start of the value of the bulk string at `text`. The string must end before `end`.
     cdef Py_ssize_t found = 0
     text += 1
     while text < end and 48 <= text[0] <= 57:

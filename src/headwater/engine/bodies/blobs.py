@@ -1,14 +1,14 @@
-"""What the engine knows about blobs: closed blocks of entries that are on disk.
+"""The engine's view of blobs: closed blocks of entries on disk.
 
     SealedBlock ─┐
     SealedBlock ─┴▶ Blob ── place ──▶ BlobSource ── body, ids ──▶ segments on disk
                     │
-                    └▶ SegmentUse: how many live bytes each segment has
+                    └▶ SegmentUse: number of live bytes in each segment
 
 Rule 1. Blocks with the same bytes, after COPY, share one `Blob`. It is counted in `SegmentUse` as long as
-        anything refers to it, also a snapshot that another thread reads.
-Rule 2. A `Blob` may be freed by any thread. Then it only notes that; `SegmentUse.segments` counts it, under
-        the node's lock like every mutator.
+        anything refers to it, including a snapshot that another thread reads.
+Rule 2. Any thread may free a `Blob`, which only adds a note to `SegmentUse`. `SegmentUse.segments` subtracts
+        its bytes, under the node's lock like every mutator.
 Rule 3. The ids of a stored block are in memory. `BlobSource.ids` is needed only to replay the fact ``stored``.
 """
 
@@ -23,8 +23,8 @@ CHECKSUM_BYTES = 4
 
 
 class BlobPlace(NamedTuple):
-    """Where a blob is: the number of its segment, and its offset in bytes. ``head_bytes`` is the size of one
-    copy of head and ids with its checksum, ``body_bytes`` that of the body without.
+    """Position of a blob: the number of its segment, and its offset in bytes. ``head_bytes`` is the size of one
+    copy of head and ids with its checksum, ``body_bytes`` that of the body without its checksum.
 
     >>> place = BlobPlace(3, 64, head_bytes=100, body_bytes=400)
     >>> place.body_offset, place.second_offset, place.size, place.end
@@ -70,7 +70,7 @@ class BlobSource(Protocol):
         ...
 
     def cached_body(self, place: BlobPlace) -> bytes | None:
-        """Return the body of a blob, None if that would wait for the disk."""
+        """Return the body of a blob, or None if reading it would wait for the disk."""
         ...
 
     def ids(self, place: BlobPlace) -> bytes:
@@ -83,7 +83,7 @@ class BlobSource(Protocol):
 
 
 class SegmentUse:
-    """How many bytes of blobs that are referred to each segment has.
+    """Number of bytes of live blobs in each segment. A blob is live while anything refers to it.
 
     >>> use = SegmentUse()
     >>> blob = Blob(use, BlobPlace(3, 64, 100, 400))
@@ -97,7 +97,7 @@ class SegmentUse:
     def __init__(self) -> None:
         self._live: dict[int, int] = {}
         self.left: deque[tuple[int, int]] = deque()
-        """Segment and size of blobs that are not referred to any more and still counted."""
+        """Segment and size of each blob that nothing refers to any more and that is still counted."""
 
     def add(self, segment: int, size: int) -> None:
         """Count a blob."""
@@ -115,20 +115,20 @@ class SegmentUse:
 
 
 class Blob:
-    """The place of a blob to which sealed blocks refer."""
+    """A blob to which sealed blocks refer, and its place."""
 
     def __init__(self, use: SegmentUse, place: tuple[int, int, int, int]) -> None:
         self._use = use
         self.segment, self._offset, self._head_bytes, self._body_bytes = place
         self.shared = False
-        """Whether several blocks may refer to it (rule 1)."""
+        """True if several blocks may refer to it (rule 1)."""
         use.add(self.segment, self._size())
 
     def __del__(self) -> None:
         self._use.left.append((self.segment, self._size()))
 
     def place(self) -> BlobPlace:
-        """Return where the blob is."""
+        """Return the position of the blob."""
         return BlobPlace(self.segment, self._offset, self._head_bytes, self._body_bytes)
 
     def move(self, place: tuple[int, int, int, int]) -> None:

@@ -1,7 +1,7 @@
 """Accounts for the memory of the blocks of entries of a store, and lists the blocks that can be sealed or stored.
 
-`headwater.engine.tier.sealing.Sealing` extends it, and decides with these sums which blocks are sealed. A block accounts
-for itself, and does not import that.
+`headwater.engine.tier.sealing.Sealing` extends it, and decides with these sums which blocks are sealed. A block reports
+its own size here, and does not import `Sealing`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headwater.engine.bodies.bodies import Bodies
 from headwater.engine.bodies.codecs import NONE
 
 KEPT, HOT, SEALED = 0, 1, 2
-"""The account of a block: never sealed, to be sealed, sealed."""
+"""Accounts of blocks: never sealed, to be sealed, sealed."""
 
 NO_BOUND = 2**62
 
@@ -38,18 +38,18 @@ class BlockAccount:
         self.sealed_bytes = 0
         """Size of sealed blocks."""
         self.sealed_size = 0
-        """Size of their entries before compression."""
+        """Size of the entries of sealed blocks before compression."""
         self.sealed_count = 0
-        """How many blocks were ever sealed, or stored without that."""
+        """Number of blocks ever sealed, or stored without being sealed before."""
         self.stored_count = 0
-        """How many blocks were ever stored. 0: no block is on disk."""
+        """Number of blocks ever stored. 0 means that no block is on disk."""
         self.stored_size = 0
         """Size of the entries of stored blocks before compression. Part of ``sealed_size``."""
         self.codec = NONE
         self.order: deque[tuple[ref[Any], bool]] = deque()
-        """Coldest first; True if the block was skipped once (sealing.py, rule 3)."""
+        """Blocks that can be sealed, coldest first, each with True if it was skipped once (sealing.py, rule 3)."""
         self.storing = False
-        """Whether blocks are to be stored. Set by `store_in`; False while the disk does not accept any."""
+        """True if blocks are to be stored. `store_in` sets it. It is False while the disk does not accept any."""
         self.unstored: deque[ref[Any]] = deque()
         self.bodies = Bodies()
         self.use = SegmentUse()

@@ -4,18 +4,18 @@
                                         └─▶ ColdBlocks: a thread reads and calls `load`, then
                                             deliver ──▶ the command runs again ──▶ release
 
-Rule 1. `resize` bounds what stays open after it was read. The blocks of one command, held or delivered, are
-        open in addition, and so is the one that was opened last until `release`. What was read once makes
-        room for what is read again: of the former, `limits.READ_ONCE_BYTES` stay open. So a scan does not
-        close what others read, and the memory of its blocks is used again while the processor has it.
+Rule 1. `resize` bounds the size of the blocks that stay open after they were read. The blocks held by or
+        delivered to a command are open in addition, and so is the block opened last, until `release`. Blocks read
+        once make room for blocks read again: of the former, `limits.READ_ONCE_BYTES` stay open. So a scan does not
+        close the blocks that others read, and its memory is used again while the processor has it in its cache.
 Rule 2. A block whose bytes are in memory, compressed, can always be opened. One on disk is read here only
         if the system has it in memory, or if ``may_wait`` is set; otherwise `ColdBlocks` is raised.
 Rule 3. A command calls `hold` once, for all blocks on disk that it reads, after it has chosen and before
-        its first mutator. What it opens one at a time later must be in memory.
+        its first mutator. Blocks that it opens one at a time later must be in memory.
 Rule 4. All methods are called under the node's lock. `load` may be called by any thread.
-Rule 5. An open block belongs to the blocks of entries that have it. When the last of them is freed, by any
-        thread, it is freed too; here that is only noted (blobs.py, rule 2). So nothing that is open for
-        reading keeps a segment on disk.
+Rule 5. An open block belongs to the blocks of entries that refer to it. When any thread frees the last of
+        them, the open block is freed too, which is only noted here (blobs.py, rule 2). So a block that is open
+        for reading never keeps a segment on disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Opened = tuple[SealedBlock, bytes]
 """A block and the bytes of all its entries."""
 
 Wanted = dict[SealedBlock, tuple[int, int]]
-"""Blocks, and of each the indexes of the first entry that is needed and of the one after the last."""
+"""Blocks, each with the index of the first entry that is needed and the index after the last."""
 
 
 class _Kept:
@@ -69,21 +69,21 @@ class Bodies:
 
     def __init__(self) -> None:
         self.source: BlobSource | None = None
-        """Reads blobs; None in a store that has none."""
+        """Reads blobs; None in a store without segments."""
         self.may_wait = True
-        """Whether the current command may wait for the disk."""
+        """True if the current command may wait for the disk."""
         self.most_bytes = limits.COLD_CACHE_BYTES
         self.opened_count = 0
-        """How often a sealed block was opened for reading."""
+        """Number of times that a sealed block was opened for reading."""
         self._codecs: dict[str, Codec] = {}
         self._once = _Kept()
         self._again = _Kept()
-        """Those that were read once, and those that were read again."""
+        """Blocks that were read once (``_once``), and blocks that were read again."""
         self._freed: deque[ref[SealedBlock]] = deque()
-        """Those that were freed and are still counted (rule 5)."""
+        """Blocks that were freed and are still counted (rule 5)."""
         self._note_freed = self._freed.append
         self.holding = False
-        """Whether `release` closes blocks. After most commands it does not, and their caller asks this first."""
+        """True if `release` has work to do. After most commands it has not, so their caller checks this first."""
         self._held: list[SealedBlock] = []
         self._delivered: list[SealedBlock] = []
 
@@ -95,7 +95,7 @@ class Bodies:
             raise ColdBlocks([packed])
 
     def try_open(self, packed: SealedBlock, first: int, end: int) -> bool:
-        """Like `open`, but returns False if that would have to wait."""
+        """Open entries as `open` does, but return False if that would have to wait."""
         if packed.has_open(first, end):
             return True
         was_open = packed.data is not None
@@ -110,8 +110,8 @@ class Bodies:
         return True
 
     def hold(self, wanted: Wanted, missed: Iterable[SealedBlock] = ()) -> None:
-        """Open what is ``wanted`` and keep it open (rule 3). Raises `ColdBlocks` with the blocks in it and in
-        ``missed`` that are on disk."""
+        """Open the ``wanted`` entries and keep them open (rule 3). Raises `ColdBlocks` with the blocks of ``wanted``
+        that are on disk, and those of ``missed``."""
         if self._held:
             self._let_go(self._held)
             self._close_oldest(self.most_bytes)
@@ -134,7 +134,7 @@ class Bodies:
         return packed, loaded(packed, codec, self.source)
 
     def deliver(self, opened: Sequence[Opened]) -> None:
-        """Open blocks that were loaded, until `release` is called."""
+        """Open loaded blocks, and keep them open until `release` is called."""
         for packed, data in opened:
             was_open = packed.data is not None
             if not was_open:
@@ -144,7 +144,7 @@ class Bodies:
             self._hold(packed, self._delivered, was_open)
 
     def release(self) -> None:
-        """Let go of what is held or delivered: the command has ended."""
+        """Stop holding the held and delivered blocks: the command has ended."""
         self._let_go(self._held)
         self._let_go(self._delivered)
         self._close_oldest(self.most_bytes)
@@ -163,13 +163,13 @@ class Bodies:
     # --- the bound ------------------------------------------------------------------------------
 
     def open_bytes(self) -> int:
-        """Return the bytes of open blocks that no command holds."""
+        """Return the size of the open blocks that no command holds, in bytes."""
         if self._freed:
             self._forget_freed()
         return self._once.size + self._again.size
 
     def resize(self, most_bytes: int) -> None:
-        """Let at most ``most_bytes`` stay open, from now on."""
+        """Set the maximum size of the blocks that stay open to ``most_bytes``, and close the oldest beyond it."""
         self.most_bytes = most_bytes
         self._close_oldest(self.most_bytes)
 
@@ -188,7 +188,7 @@ class Bodies:
             self._source().read_ahead(places)
 
     def _read(self, packed: SealedBlock, first: int, end: int) -> bool:
-        """Open what is missing of entries. Returns False if that would have to wait."""
+        """Open those of the entries ``first`` to ``end``-1 that are closed. Return False if that would have to wait."""
         wire = packed.wire if packed.rest is None else packed.rest
         if wire is None:
             source, place = self._source(), place_of(packed)
@@ -204,8 +204,8 @@ class Bodies:
         return True
 
     def _note_opening(self, packed: SealedBlock) -> None:
-        """Count an opening. A block that was open not long ago is read again: since then, no more blocks of its
-        size were opened than may stay open."""
+        """Count an opening. The block counts as read again if, since its last opening, at most as many blocks of its
+        size were opened as may stay open."""
         self.opened_count += 1
         since = self.opened_count - packed.opened
         packed.again = packed.opened > 0 and since <= self.most_bytes // packed.size
@@ -220,7 +220,7 @@ class Bodies:
         self.holding = True
 
     def _take(self, packed: SealedBlock) -> None:
-        """Do not close an open block."""
+        """Remove an open block from those that may be closed."""
         found = ref(packed)
         if not self._once.take(found):
             self._again.take(found)
@@ -243,8 +243,8 @@ class Bodies:
                 self._again.take(freed)
 
     def _close_oldest(self, bound: int, but: int = 0) -> None:
-        """Close blocks until at most ``bound`` bytes are open. The newest ``but`` of each kind stay open. What was
-        read once has what the others leave, at least a quarter, and at most `limits.READ_ONCE_BYTES`."""
+        """Close blocks until at most ``bound`` bytes are open. The newest ``but`` of each kind stay open. Blocks read
+        once may use the rest of ``bound``, at least a quarter of it, and at most `limits.READ_ONCE_BYTES`."""
         self._forget_freed()
         most = limits.READ_ONCE_BYTES
         once = min(most, max(bound - self._again.size, bound // 4))

@@ -1,7 +1,7 @@
 """Compression of the bytes of sealed blocks.
 
-zstd at level 1 if the package ``zstandard`` is installed, otherwise zlib at level 1, which every Python
-has. zlib takes three times as long and half as much space again (docs/adr/0028-sealed-blocks.md).
+The codec is zstd at level 1 if the package ``zstandard`` is installed, otherwise zlib at level 1, which every
+Python has. zlib takes three times as long and half as much space again (docs/adr/0028-sealed-blocks.md).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CODECS = (NONE, ZLIB, ZSTD)
 """The codecs of blobs. A fact contains an index of this list."""
 
 _LEVEL = 1
-"""Higher levels take several times as long and save a tenth more."""
+"""Compression level of both codecs. Higher levels take several times as long and save a tenth more."""
 _MIN_MATCH = 7
-"""What zstd repeats has at least as many bytes. Entries of one stream repeat long pieces: with the 6 of this
-level, blocks are as large, and decompressing one takes 3 to 10 percent longer."""
+"""Minimum length of zstd's matches, in bytes. Entries of one stream repeat long pieces: with 6, the default of
+this level, blocks are as large, and decompressing one takes 3 to 10 percent longer."""
 
 
 class Codec(NamedTuple):
@@ -67,7 +67,7 @@ def make_codec(name: str) -> Codec:
 
 
 def codec_in(codecs: dict[str, Codec], name: str) -> Codec:
-    """Return the codec with this name, which is made and added to those of a thread if it is missing. Raises
+    """Return the codec with this name from ``codecs``, those of one thread; make it if it is missing. Raises
     `ValueError` if it is not installed."""
     codec = codecs.get(name)
     if codec is None:

@@ -1,9 +1,9 @@
 """The content of a sealed block: compressed bytes in memory, or a blob on disk.
 
     in memory   wire ──▶ the bytes, compressed              blob is None
-    stored      blob ──▶ where they are on disk             wire is None
+    stored      blob ──▶ their place on disk                wire is None
     in both     ids, as runs (packing.py); data and offsets while the block is open for reading (bodies.py)
-                marks: where every `MARKED`-th entry begins, two bytes each
+                marks: offset of every `MARKED`-th entry, two bytes each
 
     body   ┌───────┬───────────┬───────────┬───────┬───────┐      a frame is what the codec made of some of
            │ parts │ of part 1 │ of part 2 │ frame │ frame │      the entries; a small block has one frame and
@@ -37,24 +37,24 @@ if not cython.compiled:  # packing_c.pxd has it in C
     from headwater.native.packing import index_entries, pass_entries, unpack_ids
 
 MARKED = 8
-"""An entry in the middle of a block is found by passing at most as many."""
+"""Number of entries from one mark to the next: at most so many are passed to find an entry within a block."""
 
 _MARKS_BYTES = 2**16
-"""The size of a block up to which two bytes are enough for the position of an entry."""
+"""Maximum size of a block in which two bytes are enough for the offset of an entry."""
 
 _PARTS = 3
-"""With two, zstd takes a tenth longer to read a hundred of 270 entries; with four, the same and more space."""
+"""Number of parts of a large body. With two, zstd takes a tenth longer to read a hundred of 270 entries; with four,
+it takes as long and needs more space."""
 _PARTS_MOST = 7
-"""No frame of zlib or zstd begins with a byte of this value or less."""
+"""Maximum number of parts. No frame of zlib or zstd begins with a byte of this value or less."""
 _ROW = Struct("<3H")
 _ROW_BYTES = 6
 
 
 class SealedBlock:
-    """What replaces bytes, ids and offsets of a block. It has ``count`` entries of ``size`` bytes, including
-    tombstones. ``first_ms`` and ``first_seq`` are the id of the first live entry, 0-0 if it must be looked
-    up. ``holds`` is how often it must stay open. ``marks`` is empty if they are not known: they are not on
-    disk."""
+    """Replaces bytes, ids and offsets of a block: ``count`` entries, including tombstones, of ``size`` bytes in all.
+    ``first_ms`` and ``first_seq`` are the id of the first live entry, 0-0 if it must be looked up. ``holds`` counts the
+    reasons to stay open. ``marks`` is empty if unknown, because marks are not on disk."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class SealedBlock:
         self.rest: bytes | None = None
         self.opened_from = self.opened_to = self.opened_at = 0
         self.offsets: array[int] | None = None
-        """Of all entries. None unless ``data`` has all."""
+        """Offsets of all entries. None unless ``data`` has all entries."""
         self.found = self.found_at = 0
-        """Entry ``found`` begins at byte ``found_at`` of the block: the one that was searched for last."""
+        """Entry ``found``, which was searched for last, begins at byte ``found_at`` of the block."""
         self.blob: Blob | None = None
         self.holds = self.opened = 0
-        """``opened``: the number of its last opening, of all in the store; 0 if there was none."""
+        """``opened`` is the number of its last opening among all openings in the store; 0 if it never was open."""
         self.again = False
-        """Whether it was read again after others were opened (bodies.py, rule 1)."""
+        """True if it was read again after others were opened (bodies.py, rule 1)."""
 
     def copy(self) -> SealedBlock:
         """Return a copy for another block with the same bytes."""
@@ -103,7 +103,7 @@ class SealedBlock:
         self.opened_from, self.opened_to, self.opened_at = 0, self.count, 0
 
     def open_bytes(self) -> int:
-        """Return the bytes that the block takes because it is open."""
+        """Return the number of bytes that the block takes because it is open."""
         size = 0 if self.data is None else len(self.data)
         return size if self.rest is None else size + len(self.rest)
 
@@ -147,7 +147,7 @@ def body_of(data: bytearray, marks: bytes, codec: Codec) -> bytes:
 
 
 def _nearest(marks: bytes, offset: int) -> int:
-    """Return the mark that is nearest to an offset, 0 if there is none."""
+    """Return the number of the mark that is nearest to an offset, or 0 if no mark is."""
     known = range(1, len(marks) // 2 + 1)
     return min(known, key=lambda mark: abs(_marked(marks, mark) - offset), default=0)
 
@@ -170,8 +170,8 @@ def unpack(packed: SealedBlock, codec: Codec, body: bytes, first: int, end: int)
 
 
 def unpacked(packed: SealedBlock, codec: Codec, body: bytes) -> bytes:
-    """Return the uncompressed bytes of all entries, whatever is open. Any thread may call this, with its own
-    codec."""
+    """Return the uncompressed bytes of all entries, without using the open ones. Any thread may call this, with its
+    own codec."""
     whole = SealedBlock(packed.codec, None, b"", packed.size, packed.count)
     unpack(whole, codec, body, 0, packed.count)
     assert whole.data is not None
@@ -186,7 +186,7 @@ def parts_in(packed: SealedBlock, body: bytes) -> int:
 def _unpack_parts(
     packed: SealedBlock, codec: Codec, body: bytes, parts: int, first: int, end: int
 ) -> None:
-    """Do what `unpack` does for a body of several parts. Changes nothing if that fails."""
+    """Open entries as `unpack` does, from a body of several parts. Changes nothing if that fails."""
     before = packed.data
     pieces: list[bytes] = []
     opened_from = opened_to = opened_at = 0
@@ -227,8 +227,8 @@ def unpacked_ids(packed: SealedBlock) -> array[int]:
 
 
 def start_in(packed: SealedBlock, index: int) -> int:
-    """Return the offset in the block at which entry ``index`` begins: an open one, or the one after the last.
-    Readers go on where they have stopped, so the search begins at the entry that was searched for last,
+    """Return the offset in the block at which entry ``index`` begins. It must be open, or follow the last open one.
+    Readers continue where they stopped, so the search begins at the entry that was searched for last,
     unless a marked one is nearer."""
     assert packed.data is not None
     if index < packed.found:
@@ -263,7 +263,7 @@ def _marked(marks: bytes, mark: int) -> int:
 
 def offsets_in(packed: SealedBlock, data: Text) -> array[int]:
     """Return the offset of each entry in the uncompressed bytes. Reading a whole block does not need them, and
-    they take half as long as the bytes."""
+    computing them takes half as long as decompressing the bytes."""
     offsets: array[int] = array("I")
     index_entries(data, offsets)
     assert len(offsets) == packed.count, f"{len(offsets)} entries instead of {packed.count}"

@@ -16,8 +16,8 @@ cdef array.array _NO_OFFSETS
 
 @cython.final
 cdef class EntryBlock:
-    # The fields that an append uses are adjacent: one cache line less for each of many streams. The id is next to
-    # the count of references: a search reads both, of blocks that are in no cache.
+    # The fields that an append uses are adjacent, which saves a cache line for each of many streams. The id is next to
+    # the reference count, because a search reads both, of blocks that are not cached.
     cdef public u64 last_ms
     cdef public u64 last_seq
     cdef public bytearray data

@@ -20,7 +20,7 @@ Rule 3. A block with more tombstones than live entries is compacted. An unsealed
         sealed one compares the number of entries between its ends, because entries that are trimmed from
         it need almost no memory. Compacting a sealed block makes it a closed one. A stored block is never
         compacted: no change of a store needs the bytes of one.
-Rule 4. A closed block may have a copy that shares its bytes. Each has its own values for what can change.
+Rule 4. A closed block may have a copy that shares its bytes. Each has separate values for the parts that can change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.native.packing import find_packed, pack_ids
 
 _ARRAYS_BYTES = 20
-"""Bytes of an entry's id and offset."""
+"""Bytes per entry for its id and offset."""
 _OBJECTS_BYTES = 700
 _PACKED_BYTES = 502
 """The size of a block's objects, as the allocator rounds them."""
@@ -54,8 +54,8 @@ _NO_OFFSETS: array[int] = array("I")
 
 
 class EntryBlock:
-    """See the diagram above. ``live`` is the number of live entries, ``dead_bytes`` the number of bytes of
-    all others while the block is not sealed. ``room`` is the length up to which ``data`` may grow before
+    """A block; see the diagram above. ``live`` is the number of live entries, ``dead_bytes`` the number of bytes
+    of all others while the block is not sealed. ``room`` is the length up to which ``data`` may grow before
     `widen` must be called; 0 if nothing may be appended. ``books`` is the account of the block in `BlockAccount`,
     ``booked`` the number of bytes for which it is accounted there. ``origin`` is the number of the stream to
     which it was added."""
@@ -83,12 +83,12 @@ class EntryBlock:
     # --- reading --------------------------------------------------------------------------------
 
     def entries(self) -> Text:
-        """Return the bytes of all entries, to be read at once. Opens a sealed block."""
+        """Return the bytes of all entries, to be read immediately. Opens a sealed block."""
         return self.data if self.packed is None else self.piece(0, self.packed.count)
 
     def piece(self, first: int, end: int) -> Text:
-        """Return bytes that contain the entries ``first`` to ``end``-1, at least one, to be read at once. They
-        begin at byte `base` of the block. Opens what is needed of a sealed block."""
+        """Return bytes that contain the entries ``first`` to ``end``-1, at least one, to be read immediately. They
+        begin at byte `base` of the block. Opens the needed parts of a sealed block."""
         packed = self.packed
         if packed is None:
             return self.data
@@ -98,7 +98,7 @@ class EntryBlock:
         return packed.data
 
     def base(self) -> int:
-        """Return at which offset of the block the bytes begin that `piece` returned."""
+        """Return the offset in the block of the first byte that `piece` returned."""
         return 0 if self.packed is None else self.packed.opened_at
 
     def take(self, index: int) -> bytes:
@@ -149,8 +149,7 @@ class EntryBlock:
         return packed.first_ms, packed.first_seq
 
     def lower_bound(self, ms: int, seq: int) -> int:
-        """Return the index of the first entry, live or not, whose id is at least ``ms-seq``; ``count`` if
-        there is none."""
+        """Return the index of the first entry, live or not, whose id is at least ``ms-seq``, or ``count``."""
         low, high, ids = self.head, self.count, self.ids
         if ms > self.last_ms or (ms == self.last_ms and seq > self.last_seq):
             return high
@@ -197,7 +196,7 @@ class EntryBlock:
         room = max(size + need, min(most, max(2 * size, least)))
         reserve(self.data, room)
         self.room = room
-        # The estimated number of entries of a full block, if all have the average size of those so far.
+        # The number of entries of a full block is estimated from the average size of those so far.
         entries = (len(self.offsets) + 1) * room // (size + need)
         taken = room + _ARRAYS_BYTES * entries + _OBJECTS_BYTES
         if room >= 2 * self.sealing.least and self.books == KEPT:
@@ -212,16 +211,16 @@ class EntryBlock:
         if self.closed:
             return
         self.closed, self.room = True, 0
-        self.ids, self.offsets = self.ids[:], self.offsets[:]  # without their reserve capacity
+        self.ids, self.offsets = self.ids[:], self.offsets[:]  # without their spare capacity
         self.account()
 
     def account(self) -> None:
-        """Account the block by its size, and make it available for sealing if it has become large enough."""
+        """Account for the block by its size, and make it available for sealing if it has become large enough."""
         if self._book():
             self.sealing.enqueue(self)
 
     def _book(self) -> bool:
-        """Account the block as hot or kept. Return whether it has become one that can be sealed."""
+        """Account for the block as hot or kept. Return whether it has become one that can be sealed."""
         size, before = len(self.data), self.books
         books = HOT if self.sealing.least <= size <= self.sealing.most else KEPT
         self._move(books, size + _ARRAYS_BYTES * len(self.offsets) + _OBJECTS_BYTES)
@@ -235,7 +234,7 @@ class EntryBlock:
     # --- sealing --------------------------------------------------------------------------------
 
     def keep(self) -> None:
-        """Account this closed block as not worth sealing."""
+        """Account for this closed block as not worth sealing."""
         self._move(KEPT, self.booked)
 
     def pack(self, packed: SealedBlock) -> None:
@@ -251,7 +250,7 @@ class EntryBlock:
         self._note_unstored()
 
     def _count(self, packed: SealedBlock, times: int) -> None:
-        """Count a sealed block, or with -1 remove it from the accounts."""
+        """Add a sealed block to the accounts, or remove it from them if ``times`` is -1."""
         self.sealing.sealed_size += times * packed.size
         if packed.blob is not None:
             self.sealing.stored_size += times * packed.size
@@ -265,7 +264,7 @@ class EntryBlock:
             self.sealing.unstored.append(ref(self))
 
     def copy(self) -> EntryBlock:
-        """Return a copy of this shared block that can be changed. What cannot change stays shared."""
+        """Return a copy of this shared block that can be changed. The parts that cannot change stay shared."""
         made = EntryBlock(self.sealing, self.origin)
         made.data, made.ids, made.offsets = self.data, self.ids, self.offsets
         if self.packed is not None:
@@ -375,15 +374,15 @@ class Span:
         self.end = end
 
     def data(self) -> Text:
-        """Return the bytes that contain the entries, to be read at once."""
+        """Return the bytes that contain the entries, to be read immediately."""
         return self.block.piece(self.first, self.end)
 
     def start(self) -> int:
-        """Return where the entries begin in `data`, which must be called before."""
+        """Return the offset at which the entries begin in `data`, which must be called before."""
         return self.block.start(self.first) - self.block.base()
 
     def stop(self) -> int:
-        """Return where the entries end in `data`, which must be called before."""
+        """Return the offset at which the entries end in `data`, which must be called before."""
         return self.block.start(self.end) - self.block.base()
 
     def wire(self) -> Text:

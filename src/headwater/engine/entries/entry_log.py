@@ -4,7 +4,7 @@ r"""The entries of one stream, stored as the bytes of their replies.
 
 Rule 1. Bytes are written once, by `append`, into the last block; readers take slices. An entry has the
         same bytes in RESP2 and RESP3: an array of its id and the flat array of its fields.
-Rule 2. A block knows how many of its entries are live. A block without live entries does not exist.
+Rule 2. A block counts its live entries. A block without live entries does not exist.
 Rule 3. Queries by id, number or count do not read the bytes of entries: a sealed block is opened only
         for `get` and for spans that are read (entry_block.py).
 Rule 4. A copied log refers to the same blocks, which are then ``shared``. Before a log changes a shared
@@ -66,7 +66,7 @@ class EntryLog:
         return made
 
     def size(self) -> int:
-        """The approximate number of bytes of the entries."""
+        """Return the approximate number of bytes of the entries."""
         return len(self.blocks) * self.sealing.block_bytes
 
     def adopt(self, sealing: BlockAccount) -> None:
@@ -76,7 +76,7 @@ class EntryLog:
             block.adopt(sealing)
 
     def _own(self, at: int) -> EntryBlock:
-        """Return block number ``at`` for changing it: a copy if it is shared."""
+        """Return block number ``at`` to be changed, after replacing it by a copy if it is shared."""
         block = self.blocks[at]
         if block.shared:
             self._tail = None
@@ -85,12 +85,12 @@ class EntryLog:
         return block
 
     def _check_tail(self) -> None:
-        """Called after blocks were removed, possibly including the last."""
+        """Forget ``_tail`` if it was removed. Called after blocks were removed."""
         if not self.blocks or self.blocks[len(self.blocks) - 1] is not self._tail:
             self._tail = None
 
     def prefetch(self) -> None:
-        """Prefetch what `append` will write. Called shortly before it."""
+        """Prefetch the memory that `append` will write. Called shortly before it."""
         block = self._tail
         if block is not None:
             prefetch_bytes_end(block.data)
@@ -115,8 +115,8 @@ class EntryLog:
         self.length += 1
 
     def _open(self, need: int) -> EntryBlock:
-        """Return the last block with space for ``need`` bytes. Creates a block if the last one is full or
-        closed or if there is none."""
+        """Return the last block, with space for ``need`` bytes. Creates a block if the last one is full or
+        closed, or if the log is empty."""
         least = _FIRST_ROOM
         last = len(self.blocks) - 1
         if last >= 0:
@@ -130,21 +130,21 @@ class EntryLog:
         return block
 
     def first(self) -> tuple[int, int]:
-        """Return the id of the first live entry, (0, 0) if there is none."""
+        """Return the id of the first live entry, or (0, 0) if the log is empty."""
         if not self.blocks:
             return 0, 0
         block = self.blocks[0]
         return block.first()
 
     def last(self) -> tuple[int, int]:
-        """Return the id of the last live entry, (0, 0) if there is none."""
+        """Return the id of the last live entry, or (0, 0) if the log is empty."""
         if not self.blocks:
             return 0, 0
         block = self.blocks[len(self.blocks) - 1]
         return block.last_ms, block.last_seq
 
     def get(self, ms: int, seq: int) -> bytes | None:
-        """Return the bytes of the live entry ``ms-seq``, None if there is none."""
+        """Return the bytes of the live entry ``ms-seq``, or None if it does not exist."""
         at = self._block_of(ms, seq)
         if at >= len(self.blocks):
             return None
@@ -155,9 +155,8 @@ class EntryLog:
         return block.take(index)
 
     def gather(self, ms: int, seq: int, missed: list[SealedBlock]) -> bytes | None:
-        """Like `get`, for a command that reads many entries. If the block is on disk, appends it to
-        ``missed``, for `Bodies.hold`, and returns as many zeros as an entry of the block has bytes on
-        average."""
+        """Return an entry like `get`, for a command that reads many. If its block is on disk, append the
+        block to ``missed``, for `Bodies.hold`, and return zero bytes, as many as its entries have on average."""
         at = self._block_of(ms, seq)
         if at >= len(self.blocks):
             return None
@@ -177,7 +176,7 @@ class EntryLog:
         return at < len(self.blocks) and self._exact(self.blocks[at], ms, seq) >= 0
 
     def delete(self, ms: int, seq: int) -> bool:
-        """Remove the entry ``ms-seq``. Return False if there is no such live entry."""
+        """Remove the entry ``ms-seq``. Return False if it is not a live entry."""
         at = self._block_of(ms, seq)
         if at >= len(self.blocks):
             return False
@@ -195,7 +194,7 @@ class EntryLog:
         return True
 
     def trim_through(self, ms: int, seq: int) -> int:
-        """Remove all entries whose id is at most ``ms-seq``. Return how many of them were live."""
+        """Remove all entries whose id is at most ``ms-seq``. Return the number of those that were live."""
         gone = 0
         at = self._block_of(ms, seq)
         for block in self.blocks[:at]:
@@ -251,7 +250,7 @@ class EntryLog:
     def backward(
         self, start: tuple[int, int], end: tuple[int, int], count: int = -1
     ) -> tuple[list[Span], int]:
-        """Like `spans`, from ``end`` down to ``start``. The entries within a span still ascend."""
+        """Return the same as `spans`, from ``end`` down to ``start``. The entries within a span still ascend."""
         spans: list[Span] = []
         total = 0
         at = min(self._block_of(end[0], end[1]), len(self.blocks) - 1)
@@ -317,8 +316,7 @@ class EntryLog:
         return found
 
     def find_block(self, ms: int, seq: int) -> int:
-        """Return the index of the first block whose last id is at least ``ms-seq``; the number of blocks if
-        there is none."""
+        """Return the index of the first block whose last id is at least ``ms-seq``, or the number of blocks."""
         return self._block_of(ms, seq)
 
     def holds(self, block: EntryBlock) -> bool:
@@ -332,8 +330,7 @@ class EntryLog:
         self._tail = None
 
     def _block_of(self, ms: int, seq: int) -> int:
-        """Return the index of the first block whose last id is at least ``ms-seq``; the number of blocks if
-        there is none."""
+        """Return the index of the first block whose last id is at least ``ms-seq``, or the number of blocks."""
         low, high = 0, len(self.blocks)
         while low < high:
             middle = (low + high) // 2
@@ -345,7 +342,7 @@ class EntryLog:
         return low
 
     def _exact(self, block: EntryBlock, ms: int, seq: int) -> int:
-        """Return the index of the live entry ``ms-seq`` in ``block``, -1 if there is none."""
+        """Return the index of the live entry ``ms-seq`` in ``block``, or -1 if it does not exist."""
         index = block.lower_bound(ms, seq)
         if index < block.count and block.lives(index):
             ids = block.known_ids()
@@ -355,7 +352,7 @@ class EntryLog:
 
 
 def any_stored(spans: list[Span]) -> bool:
-    """Return whether a span is of a block on disk."""
+    """Return whether any of the spans is in a block on disk."""
     for span in spans:
         packed = span.block.packed
         if packed is not None and packed.blob is not None:

@@ -3,8 +3,8 @@
     data   …│ facts of a record group           │…      any memoryview of bytes, often of a whole file
             ▲ start      ▲ at                   ▲ end
 
-Rule 1. Nothing is read beyond ``end``, and a length is compared with what is left before anything is
-        allocated: an incomplete fact is a `ValueError`.
+Rule 1. Nothing is read beyond ``end``, and a length is compared with the number of bytes left before
+        memory is allocated: an incomplete fact is a `ValueError`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class FactReader:
         self.start = self.at = self.end = 0
 
     def select(self, start: int, end: int, now_ms: int) -> None:
-        """Begin with the facts from ``start`` to ``end``-1, those of a record group of the time
-        ``now_ms``."""
+        """Select the facts from ``start`` to ``end``-1, a record group of the time ``now_ms``, for reading."""
         if not 0 <= start <= end <= len(self.data):
             raise ValueError(f"a group from {start} to {end} in {len(self.data)} bytes")
         self.start = self.at = start
@@ -64,7 +63,7 @@ class FactReader:
         self.now_ms = now_ms
 
     def left(self) -> int:
-        """Return how many bytes are left."""
+        """Return the number of bytes left."""
         return self.end - self.at
 
     # --- numbers --------------------------------------------------------------------------------
@@ -120,12 +119,12 @@ class FactReader:
         return self.take_bytes(self.take_u32())
 
     def take_texts(self) -> list[bytes]:
-        """Read a u32 number of texts, and these."""
+        """Read a u32 number of texts, then the texts."""
         count = self.take_u32()
         return [self.take_text() for _ in range(count)]
 
     def _pass(self, length: int) -> int:
-        """Move ``at`` by ``length`` bytes. Return where it was."""
+        """Move ``at`` by ``length`` bytes. Return its previous value."""
         at = self.at
         if length > self.end - at:
             raise ValueError(

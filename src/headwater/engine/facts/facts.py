@@ -62,7 +62,7 @@ if not cython.compiled:  # memory_c.pxd has them in C
 
 ID_BYTES = 16
 HEADROOM = 96
-"""An upper bound for the fixed part of any fact. `Call.admit` adds the variable part."""
+"""Upper bound for the size of the fixed part of any fact, in bytes. `Call.admit` adds the variable part."""
 
 ALL_DATABASES = 255
 

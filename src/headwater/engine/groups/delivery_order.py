@@ -11,8 +11,8 @@ Rule 2. No two runs of the same time cover the same id: an id that gets the time
 Rule 3. A run grows only by the next record of the pending list, so it covers only records that were
         added to it. A walk drops removed records at the head. When the runs cover more than four times
         the number of pending entries, everything without a record is dropped. A walk therefore takes a
-        few steps for each entry that it returns, however the entries of different consumers are mixed
-        and however often they are renewed.
+        few steps for each entry that it returns, regardless of the mixture of consumers and of the number
+        of renewals.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ GREATEST: ID = (MAX_U64, MAX_U64)
 
 
 class DeliveryOrder:
-    """Runs of the records of ``pel``."""
+    """The delivery order of the records of ``pel``, as runs."""
 
     def __init__(self, pel: PendingList) -> None:
         self.pel = pel
@@ -75,12 +75,12 @@ class DeliveryOrder:
         return made
 
     def leave_account(self) -> None:
-        """Leave the account of the pending list, which will be another one, until `book`."""
+        """Subtract the runs from the account of the pending list, which changes before the next `book`."""
         self.pel.account.pending -= self.booked
         self.booked = 0
 
     def book(self) -> None:
-        """Account the runs together with the pending list."""
+        """Account for the runs together with the pending list."""
         size = RUN_BYTES * len(self.times) + INDEX_BYTES * len(self.index)
         if size != self.booked:
             self.pel.account.pending += size - self.booked
@@ -121,7 +121,7 @@ class DeliveryOrder:
         self.tidy()
 
     def _last_of(self, at: int, count: int) -> ID:
-        """The id of the last of ``count`` consecutive records from the position ``at`` on."""
+        """Return the id of the last of ``count`` consecutive records from the position ``at`` on."""
         pel = self.pel
         block = pel.block_at(at)
         number = pel.number_in_block(at)
@@ -133,15 +133,15 @@ class DeliveryOrder:
         return pel.id(at + count - 1)
 
     def _place(self, time: int) -> int:
-        """The index at which to insert a run of this time: after all others of this time."""
+        """Return the index at which to insert a run of this time: after all others of this time."""
         size = len(self.times)
         if not size or word_at(self.times, size - 1) <= time:
             return size
         return bisect_right(self.times, time)
 
     def _grow(self, run: int, at: int, end: ID, count: int) -> bool:
-        """Extend a run to ``end`` by the ``count`` records from ``at`` on. Does so only if the run ends with
-        the greatest id of its time and with the record before ``at``; returns whether it did."""
+        """Extend a run to ``end`` by the ``count`` records from ``at`` on, if the run ends with the greatest id
+        of its time and with the record before ``at``. Return whether it was extended."""
         first, last = self._run(run)
         before = self.pel.before(at)
         if last != self.index[-1][1] or before < 0 or self.pel.id(before) != last:
@@ -176,7 +176,7 @@ class DeliveryOrder:
             yield at
 
     def oldest(self) -> int | None:
-        """Return the earliest delivery time of an owned record, None if there is none."""
+        """Return the earliest delivery time of an owned record, or None if no record is owned."""
         at = self.begin().next()
         return None if at < 0 else self.pel.time(at)
 
@@ -193,7 +193,7 @@ class DeliveryOrder:
         self.book()
 
     def tidy(self) -> None:
-        """Drop what covers no record once it is the larger part (rule 3). Records keep their places."""
+        """Drop runs without records once too many removed records are covered (rule 3). Records keep their places."""
         if self.covered > _MOST_COVERED * self.pel.length + _SLACK:
             self._drop_empty(_MOST_COVERED * self.pel.length + _SLACK)
         self.book()
@@ -210,7 +210,7 @@ class DeliveryOrder:
             self._rebuild()
 
     def _shed(self) -> None:
-        """Drop from the head what has no record, so that the next walk begins with one."""
+        """Drop runs and ids without a record from the head, so that the next walk begins with a record."""
         run, first = 0, -1
         while run < len(self.times) and first < 0:
             first = self.next_in(run, -1)
@@ -268,8 +268,8 @@ class DeliveryOrder:
         self.covered += count
 
     def _cut(self, ends: tuple[ID, ID], entry_id: ID) -> int:
-        """Cut ``entry_id`` out of the run of ``index_time`` with these ends (rule 2). Return by how many the
-        number of runs has grown."""
+        """Cut ``entry_id`` out of the run of ``index_time`` with these ends (rule 2). Return the increase in the
+        number of runs."""
         run = self._find(ends)
         count = self.counts[run]
         self.covered -= count
@@ -289,8 +289,8 @@ class DeliveryOrder:
         return len(left) - 1
 
     def _find(self, ends: tuple[ID, ID]) -> int:
-        """Return the run of ``index_time`` with these ends, which must exist. Compares bytes: a command that
-        names thousands of ids twice would otherwise compare thousands of runs for each."""
+        """Return the run of ``index_time`` with these ends, which must exist. Searches bytes, because a command
+        that names thousands of ids twice would otherwise compare thousands of runs for each id."""
         low, high = (
             bisect_left(self.times, self.index_time),
             bisect_right(self.times, self.index_time),
@@ -306,8 +306,8 @@ class DeliveryOrder:
         return low + at // size
 
     def next_in(self, run: int, at: int) -> int:
-        """Return the position of the first record that still belongs to a run, after ``at`` unless that is
-        `NOWHERE`. Return `NOWHERE` if there is none."""
+        """Return the position of the first record after ``at`` that still belongs to a run, or of its first record
+        if ``at`` is `NOWHERE`. Return `NOWHERE` if no record does."""
         pel, ids, base = self.pel, self.ids, run * _WORDS
         time = word_at(self.times, run)
         at = pel.seek(word_at(ids, base), word_at(ids, base + 1)) if at < 0 else pel.after(at)

@@ -93,7 +93,7 @@ class ConsumerGroup:
         return consumer is not None and at >= 0 and self.pel.owner(at) == consumer.cid
 
     def next_due(self) -> int | None:
-        """Return the earliest due time of a delayed entry in steady ms, None if there is none."""
+        """Return the earliest due time of a delayed entry in steady ms, or None if no entry is delayed."""
         return self.due_order[0][0] if self.due_order else None
 
     def due(self, now_ms: int) -> array[int]:
@@ -117,7 +117,7 @@ class ConsumerGroup:
     def entries_read_after(self, spans: list[Span], count: int) -> int:
         """Return ``entries_read`` after delivery of the ``count`` next live entries, which are ``spans``.
 
-        Counts entry by entry, as Redis does, until no deleted entry is ahead; from there on one for each.
+        Counts entry by entry, as Redis does, until no deleted entry is ahead. From there on, each entry counts one.
         """
         stream = self.stream
         read, last, done = self.entries_read, self.last_id, 0
@@ -132,7 +132,7 @@ class ConsumerGroup:
                         return read + left
                     if stream.entries_added == MAX_ENTRIES_COUNT:
                         return MAX_ENTRIES_COUNT
-                    counted = read < stream.entries_added  # else ENTRIESREAD has claimed too much
+                    counted = read < stream.entries_added  # else ENTRIESREAD was set too high
                 if ids is None:
                     ids = span.block.known_ids()
                 last = (word_at(ids, 2 * at), word_at(ids, 2 * at + 1))
@@ -228,7 +228,7 @@ class ConsumerGroup:
         )
 
     def acknowledge(self, ids: array[int]) -> None:
-        """Remove these pending entries, whatever their owner. Each id must occur once."""
+        """Remove these pending entries, regardless of their owner. Each id must occur once."""
         pel, done, total = self.pel, 0, len(ids) // 2
         while done < total:
             ms, seq = word_at(ids, 2 * done), word_at(ids, 2 * done + 1)
@@ -245,7 +245,7 @@ class ConsumerGroup:
     def own(
         self, consumer: GroupConsumer, records: array[int], seen_time: int, active_time: int
     ) -> None:
-        """Make ``consumer`` the owner of each ``(ms, seq, delivery time, count)``, pending before or not."""
+        """Make ``consumer`` the owner of each ``(ms, seq, delivery time, count)``, whether pending before or not."""
         self._seen(consumer, seen_time, active_time)
         pel, order, cid = self.pel, self.order, consumer.cid
         begun = run = run_time = 0
@@ -323,7 +323,7 @@ class ConsumerGroup:
         keyspace.next_gid = max(keyspace.next_gid, self.gid + 1)
 
     def book(self) -> None:
-        """Account the names, the consumers and what has no owner. The pending list accounts itself."""
+        """Account for the names, the consumers and the entries without owner. The pending list does so itself."""
         size = self.names_bytes + CONSUMER_BYTES * len(self.by_cid)
         size += RELEASED_BYTES * len(self.released) + DELAYED_BYTES * len(self.delayed)
         self.keyspace.memory.groups += size - self.booked
@@ -351,7 +351,7 @@ class ConsumerGroup:
     def _add(
         self, consumer: GroupConsumer, ids: array[int], first: int, end: int, time: int
     ) -> None:
-        """Make entries ``first`` to ``end``-1 of a block pending. Those above all others are added at once."""
+        """Make entries ``first`` to ``end``-1 of a block pending. Those above all others are added in one step."""
         pel = self.pel
         while first < end:
             ms, seq = word_at(ids, 2 * first), word_at(ids, 2 * first + 1)
@@ -371,7 +371,7 @@ class ConsumerGroup:
             first += count
 
     def _disown(self, ms: int, seq: int, time: int, count: int) -> None:
-        """Remove the owner of a record and set its time and count. Creates the record if there is none."""
+        """Remove the owner of a record and set its time and count. Creates the record if it does not exist."""
         at = self.pel.find(ms, seq)
         if at < 0:
             self.pel.insert(ms, seq, NOBODY, time, count)

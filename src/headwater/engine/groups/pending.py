@@ -57,7 +57,7 @@ class PendingList:
         self.length = 0
         self.big_counts: dict[tuple[int, int], int] = {}
         self._near = 0
-        """The block in which an id was last found. The next id is usually in the same block."""
+        """Number of the block in which an id was last found. The next id is usually in the same block."""
 
     def __del__(self) -> None:
         self.account.pending -= self.booked
@@ -66,7 +66,7 @@ class PendingList:
         return self.length
 
     def book(self) -> None:
-        """Account the blocks. All but the last have space for `PENDING_BLOCK_RECORDS`."""
+        """Account for the blocks. All but the last have space for `PENDING_BLOCK_RECORDS`."""
         size, count = 0, len(self.blocks)
         if count:
             last = self.blocks[count - 1]
@@ -138,8 +138,8 @@ class PendingList:
         return at
 
     def delivered_from(self, at: int, time: int) -> int:
-        """Return ``at``; or if it is the start of a block, that of the first block with a record without
-        owner or delivered by ``time``; `NOWHERE` if there is none."""
+        """Return ``at``. If it is the start of a block, first skip blocks in which every record has an owner and
+        was delivered after ``time``. Return `NOWHERE` if no block is left."""
         while at >= 0:
             block = self.block_at(at)
             if at & _MASK != block.head or not block.all_delivered_after(time):
@@ -185,13 +185,13 @@ class PendingList:
         return block.ends_before(ms, seq)
 
     def same_ids(self, at: int, ids: array[int], start: int) -> int:
-        """Return how many consecutive records from ``at`` on, in the same block, have the same ids as ``ids``
-        from number ``start`` on, two words each."""
+        """Return the number of consecutive records from ``at`` on, in the same block, that have the same ids as
+        ``ids`` from number ``start`` on, two words each."""
         return self.block_at(at).same_ids(at & _MASK, ids, start)
 
     def same_owner(self, at: int, most: int) -> int:
-        """Return how many of ``most`` records from ``at`` on, all of one block, have the owner of the
-        first."""
+        """Return the number of consecutive records from ``at`` on that have the owner of the first. Looks at
+        ``most`` records, all of one block."""
         return self.block_at(at).same_owner(at & _MASK, most)
 
     def keep_pending(self, ids: array[int]) -> None:
@@ -215,19 +215,19 @@ class PendingList:
         return self.ms(at), self.seq(at)
 
     def ms(self, at: int) -> int:
-        """The first half of the id at a position."""
+        """Return the first half of the id at a position."""
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS)
 
     def seq(self, at: int) -> int:
-        """The second half of the id at a position."""
+        """Return the second half of the id at a position."""
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 1)
 
     def time(self, at: int) -> int:
-        """The delivery time in steady ms. 0 if released, the due time if delayed."""
+        """Return the delivery time in steady ms; 0 if released, the due time if delayed."""
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 2)
 
     def owner(self, at: int) -> int:
-        """The number of the owner, or `NOBODY`."""
+        """Return the number of the owner, or `NOBODY`."""
         return word_at(self.block_at(at).words, (at & _MASK) * _WORDS + 3) >> 32
 
     def delivery_count(self, at: int) -> int:
@@ -285,7 +285,7 @@ class PendingList:
         block.set(at & _MASK, time, owner, min(count, _BIG))
 
     def remove_owner(self, owner: int) -> int:
-        """Remove all records of ``owner``, block by block. Return how many there were."""
+        """Remove all records of ``owner``, block by block. Return their number."""
         before = self.length
         kept: list[PendingBlock] = []
         for block in self.blocks:
@@ -341,8 +341,7 @@ class PendingList:
             self.big_counts.pop(id, None)
 
     def _block_of(self, ms: int, seq: int) -> int:
-        """Return the number of the first block whose last id is at least ``ms-seq``; the number of blocks if
-        there is none."""
+        """Return the number of the first block whose last id is at least ``ms-seq``, or the number of blocks."""
         blocks = self.blocks
         low, high = 0, len(blocks)
         if self._near < high:
@@ -371,7 +370,7 @@ class PendingList:
         return low
 
     def _expected(self, ms: int, count: int) -> int:
-        """Estimate which of the first ``count`` blocks, at least one, has records of ``ms``, or return -1."""
+        """Estimate the number of the block that has records of ``ms``, among the first ``count``, or return -1."""
         first, last = self.blocks[0], self.blocks[count - 1]
         return expected_at(ms, first.first_ms(), last.last_ms(), count)
 
@@ -389,7 +388,7 @@ class PendingList:
 
 
 def _room_of(block: PendingBlock) -> int:
-    """Return how many records can be appended. The records of a block that is more than half full are not
-    moved to its front for that."""
+    """Return the number of records that can be appended. The records of a block that is more than half full are
+    not moved to its front for that."""
     there = block.end - block.head
     return PENDING_BLOCK_RECORDS - (block.end if 2 * there > PENDING_BLOCK_RECORDS else there)

@@ -79,7 +79,7 @@ class PendingBlock:
         self.owners = 0
         self.dangling = False
         self._near = 0
-        """Where to look for the next id first: after the last one that was found."""
+        """Number of the record to compare with the next id first: the one after the last that was found."""
 
     def copy(self) -> PendingBlock:
         made = PendingBlock()
@@ -136,7 +136,7 @@ class PendingBlock:
         return number
 
     def lower_bound(self, ms: int, seq: int) -> int:
-        """Return the number of the first record whose id is at least ``ms-seq``; ``end`` if there is none."""
+        """Return the number of the first record whose id is at least ``ms-seq``, or ``end``."""
         low, high = self.head, self.end
         near = expected_at(ms, self.first_ms(), self.last_ms(), high - low) if low < high else -1
         # Galloping search from the expected record, then binary search.
@@ -158,8 +158,8 @@ class PendingBlock:
         return found < ms or (found == ms and word_at(self.words, _WORDS * number + 1) < seq)
 
     def same_ids(self, number: int, ids: array[int], start: int) -> int:
-        """Return how many consecutive records from ``number`` on have the same ids as ``ids`` from number
-        ``start`` on, two words each."""
+        """Return the number of consecutive records from ``number`` on that have the same ids as ``ids`` from
+        number ``start`` on, two words each."""
         same, most = 0, min(self.end - number, len(ids) // 2 - start)
         while same < most:
             at, given = _WORDS * (number + same), 2 * (start + same)
@@ -175,7 +175,7 @@ class PendingBlock:
         return word_at(self.words, _WORDS * number + 3) >> 32
 
     def same_owner(self, number: int, most: int) -> int:
-        """Return how many of ``most`` records from ``number`` on have the owner of the first."""
+        """Return the number of consecutive records from ``number`` on, at most ``most``, that have one owner."""
         same, owner = 1, self.owner(number)
         while same < most and word_at(self.words, _WORDS * (number + same) + 3) >> 32 == owner:
             same += 1
@@ -294,7 +294,7 @@ class PendingBlock:
         return upper
 
     def _make_room(self, count: int, most: int) -> None:
-        """Make space for ``count`` records after the last. The block may have ``most`` records at most."""
+        """Make space for ``count`` records after the last. The block may have at most ``most`` records."""
         room = len(self.words) // _WORDS
         if self.end + count <= room:
             return

@@ -1,4 +1,4 @@
-"""The state as bytes: images (checkpoints), and the part of one that is written while commands go on.
+"""The state as bytes (images), and snapshots of streams for threads that read them while commands run.
 
 It imports keyspace. Start with image.py.
 """

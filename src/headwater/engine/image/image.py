@@ -1,12 +1,12 @@
 """Writes the whole state of a store as facts in bulk (image_facts.py).
 
 Rule 1. Replaying the facts into an empty keyspace gives an equal state, as if it had been recovered from the
-        journal. What a restart loses is not written: times of last use, seen times without a fact are
+        journal. Times of last use, which a restart loses, are not written. Seen times without a fact are
         written as they are.
 Rule 2. The state is only read. It must not change between two record groups.
 Rule 3. Blocks that may be sealed are written compressed if the store has a codec, and are sealed when they
         are restored. This is not a fact either (sealing.py, rule 1).
-Rule 4. Of a stored block only its place is written, and what is known without its body.
+Rule 4. Of a stored block, only its place and the values that are known without its body are written.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from headwater.engine.streams.stream import StoredStream
 T = TypeVar("T")
 
 _AT_ONCE = GROUP_BYTES // 32
-"""Number of records, runs or nodes in one fact; each has 16 to 56 bytes."""
+"""Maximum number of records, runs or nodes in one fact; each has 16 to 56 bytes."""
 
 _BLOCKS_AT_ONCE = 32
-"""Number of blocks of pending records in one fact, 8 KiB each."""
+"""Maximum number of blocks of pending records in one fact, 8 KiB each."""
 
 _WORTH = 0.9
-"""As in `headwater.engine.tier.sealing`."""
+"""Maximum share of its size to which a block is compressed, as in `headwater.engine.tier.sealing`."""
 
 
 def image_facts(keyspace: Keyspace) -> Iterator[bytearray]:
-    """Yield the facts of the whole state, each item those of one record group of about `GROUP_BYTES`; larger
-    only if a single value is larger."""
+    """Yield the facts of the whole state, one record group at a time. A group has about `GROUP_BYTES`, or more
+    if a single value is larger."""
     return _Image(keyspace).groups()
 
 
@@ -59,7 +59,7 @@ class _Image:
         """The number of each shared block, by its identity."""
 
     def groups(self) -> Iterator[bytearray]:
-        """Yield the record groups. Each part yields after what may have completed one."""
+        """Yield the record groups. The methods of the parts yield whenever a group may be complete."""
         self.out.image_begun(self.keyspace.next_sid, self.keyspace.next_gid)
         for _ in chain.from_iterable(map(self._database, self.keyspace.databases)):
             if self.out.full:

@@ -1,7 +1,7 @@
 """The facts of images, in bulk: `headwater.engine.image.image` writes them, `headwater.engine.replay.restoring` reads them.
 
-An image begins with 0x50 and ends with 0x5E. Keys that are not streams, and what streams, groups and
-consumers begin with, are the facts of the mutators (facts.py). Numbers, texts and ids are written as there.
+An image begins with 0x50 and ends with 0x5E. The facts of the mutators (facts.py) write keys that are not streams,
+and create streams, groups and consumers. Numbers, texts and ids are written as there.
 
     0x50 image_begun    next sid u64, next gid u64
     0x51 stream_state   sid, last id, added u64, deleted id, trimmed id, seconds, maxsize, iids added u64,
@@ -26,7 +26,7 @@ consumers begin with, are the facts of the mutators (facts.py). Numbers, texts a
 
 Rule 1. A block that several streams share is written once, under a number above 0; the others have a
         shared_block. Of several blocks that share only a blob, each is written, marked as shared.
-Rule 2. What is long is written in several facts, so that a record group of an image is not larger than its
+Rule 2. Long values are written as several facts, so that a record group of an image is not larger than its
         largest value and `GROUP_BYTES`.
 """
 
@@ -53,7 +53,7 @@ if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.native.packing import pack_ids, pack_rows
 
 GROUP_BYTES = 256 * 1024
-"""A record group of an image ends with the fact that makes it this long."""
+"""Size of a record group of an image, in bytes. A group ends with the fact that reaches it."""
 
 IMAGE_KINDS = frozenset(range(0x50, 0x60))
 
@@ -71,7 +71,7 @@ class ImageFacts:
 
     @property
     def full(self) -> bool:
-        """Whether the group is to end."""
+        """True if the group has reached its size."""
         return len(self.facts.data) >= GROUP_BYTES
 
     def take(self) -> bytearray:
@@ -89,7 +89,7 @@ class ImageFacts:
         put_u8(self.facts.data, 0x5E)
 
     def key_numbers(self, db: int, first: int, next_number: int, numbers: array[int]) -> None:
-        """The keys number ``first`` and later of a database have these ``numbers`` in its order of keys."""
+        """Write the ``numbers`` that the keys number ``first`` and later of a database have in its order of keys."""
         data = self.facts.data
         put_u8(data, 0x5D)
         put_u8(data, db)
@@ -230,6 +230,6 @@ class ImageFacts:
         self.facts.data += text
 
     def _counted(self, words: array[int], each: int) -> None:
-        """Write the number of items of ``each`` words, and the words."""
+        """Write the number of items, which have ``each`` words, then the words."""
         put_u32(self.facts.data, len(words) // each)
         put_words(self.facts.data, words)

@@ -12,7 +12,7 @@ Rule 2. A change that may end a wait signals the key if it is in ``awaited``. A 
         the results in `Keyspace.signalled` and `Keyspace.touched`.
 Rule 3. A mutator that replaces a value deletes the old one completely, with its expiry.
 Rule 4. A list, set or hash without members does not exist.
-Rule 5. A deleted value is unlinked at once, whatever its size. `Keyspace.garbage` frees it later.
+Rule 5. A deleted value of any size is unlinked immediately. `Keyspace.garbage` frees it later.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ Value = StoredStream | bytes | dict[bytes, bytes] | deque[bytes] | set[bytes]
 NO_EXPIRY = -1
 
 NEW_KEYS = 8192
-"""The class of the event ``new``. The database records it itself, because only it sees every new key."""
+"""The class of the event ``new``. The database records this event itself, because only it sees every new key."""
 
 _STALE_NOTES = 64
 _DRAWS = 100
 
 
 def _rest_of(value: deque[bytes], rest: int, left: bool) -> deque[bytes]:
-    """Return a list without the elements at one end, with ``rest`` ones."""
+    """Return the ``rest`` elements that are left when those at the other end (``left``: the first) are removed."""
     if not left:
         return deque(islice(value, rest))
     kept: deque[bytes] = deque()
@@ -83,9 +83,9 @@ class Database(KeySignals):
         self.expiry_notes: list[tuple[int, bytes]] = []
         self.used: dict[bytes, int] = {}
         self.noted_bytes = 0
-        """The memory of names in ``expiry_notes`` that are not the objects in ``values``."""
+        """Size of the names in ``expiry_notes`` that are not the objects in ``values``, in bytes."""
         self.used_bytes = 0
-        """The memory of the names in ``used``, when all keys that were there at the opening have been used: they
+        """Size of the names in ``used`` once all keys that existed at the opening have been used, in bytes. They
         are not the objects in ``values``."""
         self.newest = b""
         """The key that was added last: the object that ``values`` has."""
@@ -94,7 +94,7 @@ class Database(KeySignals):
     # --- reading --------------------------------------------------------------------------------
 
     def lookup(self, key: bytes, now_ms: int) -> Value | None:
-        """Return the value of ``key``; None if there is none or it has expired."""
+        """Return the value of ``key``; None if it does not exist or has expired."""
         value = self.values.get(key)
         if value is not None and self.expiries and self._over(key, now_ms):
             return None
@@ -113,7 +113,7 @@ class Database(KeySignals):
         return len(self.keys(now_ms))
 
     def random_key(self, draw: Callable[[int], int], now_ms: int) -> bytes | None:
-        """Return any existing key, None if there is none. ``draw(n)`` must return a number below n."""
+        """Return any existing key, or None if the database is empty. ``draw(n)`` must return a number below n."""
         names = self.order.names
         for _ in range(_DRAWS if self.values else 0):
             key = names[draw(len(names))]
@@ -148,13 +148,13 @@ class Database(KeySignals):
     def use(self, key: bytes, value: Value, now_ms: int) -> None:
         """Set the time of last use of ``key``, whose value is ``value``. Writes no fact: idle times start
         again when the store is opened."""
-        if type(value) is StoredStream:  # in compiled code a tenth of the time of isinstance
+        if type(value) is StoredStream:  # takes a tenth of the time of isinstance in compiled code
             value.used_ms = now_ms
         else:
             self.used[key] = now_ms
 
     def used_ms(self, key: bytes) -> int:
-        """Return when ``key`` was last used, in steady ms; 0 if not since the store was opened."""
+        """Return the time of last use of ``key``, in steady ms; 0 if not used since the store was opened."""
         value = self.values.get(key)
         return value.used_ms if isinstance(value, StoredStream) else self.used.get(key, 0)
 
@@ -188,9 +188,9 @@ class Database(KeySignals):
 
     def write_string(self, key: bytes, at: int, part: bytes) -> None:
         """Write ``part`` into the string at ``key`` from byte ``at`` on, with zero bytes between its end and ``at``.
-        Creates the string if there is none; an expiry remains."""
-        # The fact first: what fails after it has half changed the string stops the node, and `splice` can change it
-        # in place only while no variable refers to it.
+        Creates the string if it does not exist; an expiry remains."""
+        # The fact is written first: a failure after it leaves the string half changed and stops the node. `splice`
+        # can change the string in place only while no variable refers to it.
         self.keyspace.facts.string_written(self.index, key, at, part)
         if type(self.values.get(key)) is not bytes:
             new = key not in self.values
@@ -202,7 +202,7 @@ class Database(KeySignals):
         self.changed(key)
 
     def set_fields(self, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        """Set fields of the hash at ``key``. Creates the hash if there is none."""
+        """Set fields of the hash at ``key``. Creates the hash if it does not exist."""
         value = self.values.get(key)
         if not isinstance(value, dict):
             self._drop(key)
@@ -227,8 +227,7 @@ class Database(KeySignals):
         self.keyspace.facts.key_deleted(self.index, key)
 
     def push(self, key: bytes, values: Sequence[bytes], *, left: bool) -> None:
-        """Push values one after the other to one end of the list at ``key``. Creates the list if there is
-        none."""
+        """Push values one after the other to one end of the list at ``key``. Creates the list if it does not exist."""
         value = self.values.get(key)
         if not isinstance(value, deque):
             self._drop(key)
@@ -246,7 +245,7 @@ class Database(KeySignals):
         assert rest >= 0
         if count > max(
             rest, SMALL_GARBAGE
-        ):  # sooner done, and those that are removed are freed later
+        ):  # takes less time, and the removed elements are freed later
             self.keyspace.discard(value, count)
             value = self.values[key] = _rest_of(value, rest, left)
             size = getsizeof(value) + sum(map(text_bytes, value))
@@ -275,7 +274,7 @@ class Database(KeySignals):
         self.keyspace.facts.list_removed(self.index, key, left, len(places), text)
 
     def add_members(self, key: bytes, members: Sequence[bytes]) -> None:
-        """Add members to the set at ``key``. Creates the set if there is none."""
+        """Add members to the set at ``key``. Creates the set if it does not exist."""
         value = self.values.get(key)
         if not isinstance(value, set):
             self._drop(key)
@@ -427,7 +426,7 @@ class Database(KeySignals):
             self.keyspace.events.append((self.index, b"new", key))
 
     def _forget_times(self, key: bytes) -> tuple[int | None, int | None]:
-        """Forget a key that was removed. Return its expiry and the time of its last use, None if it has none."""
+        """Forget a key that was removed. Return its expiry and the time of its last use, each None if not set."""
         self.order.remove(key, len(self.values))
         return self.expiries.pop(key, None), self.used.pop(key, None)
 

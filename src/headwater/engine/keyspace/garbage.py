@@ -66,8 +66,8 @@ def _take(
     garbage: list[object],
     steps: int,
 ) -> int:
-    """Remove up to ``steps`` values from a container, and add large ones to ``garbage``. Return how many were
-    removed."""
+    """Remove up to ``steps`` values from a container, and add large ones to ``garbage``. Return the number of
+    removed values."""
     taken = 0
     while container and taken < steps:
         value = container.popitem()[1] if isinstance(container, dict) else container.pop()

@@ -1,4 +1,4 @@
-# Attributes are C fields that hold Python objects.
+# The attributes are C fields that hold Python objects.
 cimport cython
 
 

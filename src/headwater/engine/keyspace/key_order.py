@@ -38,7 +38,7 @@ class KeyOrder:
         self.numbers: array[int] = array("Q")
         self.next_number = 1
         self.stale_bytes = 0
-        """The memory of names of keys that do not exist any more."""
+        """Size of the names of keys that do not exist any more, in bytes."""
 
     def add(self, key: bytes, keys: int) -> None:
         """Add a new key. ``keys`` is the number of keys including it."""

@@ -40,27 +40,27 @@ class Keyspace(KeyspaceState):
         self.delaying: dict[int, ConsumerGroup] = {}
         self.expiring: dict[Database, None] = {}
         self.iid_deadlines: Deadlines = Deadlines(self)
-        """When the oldest iid of each producer expires."""
+        """Times at which the oldest iid of each producer expires."""
         self.databases = [Database(self, index) for index in range(DATABASES)]
         self.expired_count = 0
         """Number of keys that were deleted because they had expired."""
         self.hits = 0
         self.misses = 0
-        """Number of keys that commands looked up for reading: existing and missing ones."""
+        """Numbers of keys that commands looked up for reading: existing (``hits``) and missing ones."""
         self.dirty = 0
         """Number of changes as Redis counts them (INFO rdb_changes_since_last_save)."""
         self.opened_ms = 0
+        """Steady time at which the store was opened, for the idle times of keys that were not used since then."""
         self.freed_lazily = 0
-        """Values that became garbage."""
+        """Number of values that became garbage."""
         self.grown: dict[int, bytes] = {}
         """The last short strings that APPEND or SETRANGE made, by identity: their encoding is raw."""
-        """When the store was opened, for the idle times of keys that were not used since then."""
 
     # --- reading --------------------------------------------------------------------------------
 
     def next_event_ms(self, expiries: bool) -> int | None:
         """Return the earliest time, in steady ms, at which a delay ends, an iid expires or (with
-        ``expiries``) a key expires; None if there is none. Skips empty collections."""
+        ``expiries``) a key expires; None if nothing is due. Skips empty collections."""
         if not (self.due_notes or (self.expiring and expiries) or self.iid_deadlines.notes):
             return None
         times = []
@@ -89,7 +89,7 @@ class Keyspace(KeyspaceState):
         return earliest
 
     def next_due(self) -> int | None:
-        """Return the earliest due time of any delayed entry, in steady ms; None if there is none."""
+        """Return the earliest due time of any delayed entry, in steady ms; None if no entry is delayed."""
         notes = self.due_notes
         while notes:
             due, gid = notes[0]
@@ -131,7 +131,7 @@ class Keyspace(KeyspaceState):
     def dismantle(self) -> None:
         """Break the reference cycles of an empty keyspace that is not used any more."""
         self.databases.clear()
-        self.iid_deadlines = Deadlines(KeyspaceState(self.facts))  # of another, without a cycle
+        self.iid_deadlines = Deadlines(KeyspaceState(self.facts))  # of another one, without a cycle
 
     def store(
         self,
@@ -141,8 +141,8 @@ class Keyspace(KeyspaceState):
         place: tuple[int, int, int, int] | None,
     ) -> bool:
         """Complete a job (`Sealing.settle`). If the block is stored now, its fact names a stream that has it.
-        Return whether a fact was written: not if the block was compacted meanwhile, and not if no stream
-        has it any more. Then nothing recovers it, but a reply that is still being written may read it."""
+        Return whether a fact was written. No fact is written if the block was compacted meanwhile, or if no stream
+        has it any more: then it is not recovered, but a reply that is still being written may read it."""
         block = job.block
         holder = self._holder(block)
         if not self.sealing.settle(job, codec, wire, place) or holder is None:
@@ -152,7 +152,7 @@ class Keyspace(KeyspaceState):
 
     def move(self, sid: int, block: EntryBlock, old: BlobPlace, new: BlobPlace) -> bool:
         """Note that the blob of a block of stream number ``sid``, which was at ``old``, has been copied to
-        ``new``. Return whether a fact was written: not if the stream does not have the block any more."""
+        ``new``. Return whether a fact was written; False if the stream does not have the block any more."""
         stream, packed = self.streams.get(sid), block.packed
         if stream is None or packed is None or packed.blob is None or packed.blob.place() != old:
             return False
@@ -194,8 +194,8 @@ class Keyspace(KeyspaceState):
             self.freed_lazily += 1
 
     def _drop_streams(self, database: Database) -> None:
-        """Remove the streams of a database from the keyspace. Takes time proportional to what is deleted or
-        to what remains, whichever is less. The database still has its values."""
+        """Remove the streams of a database from the keyspace, in time proportional to the number of deleted or
+        of remaining streams, whichever is less. The database still has its values."""
         others = [other for other in self.databases if other is not database]
         if len(database.values) < sum(len(other.values) for other in others):
             for value in database.values.values():

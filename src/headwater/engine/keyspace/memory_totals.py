@@ -10,18 +10,18 @@ from headwater.engine.accounts.memory_account import table_bytes
 from headwater.engine.keyspace.keyspace import Keyspace
 
 STREAM_BYTES = 670
-"""Of an empty stream with its key's place, without its blocks."""
+"""Bytes per empty stream with its key's place, without its blocks."""
 
 GROUP_BYTES = 1280
-"""Of an empty group."""
+"""Bytes per empty group."""
 
 _INT_BYTES = 32
 _NOTE_BYTES = 80
-"""Of a tuple of two, without its parts."""
+"""Bytes per tuple of two, without its parts."""
 
 
 def tables_bytes(keyspace: Keyspace) -> int:
-    """Return the memory of the tables of keys, and of what is counted by number: streams and groups."""
+    """Return the memory of the tables of keys, and of empty streams and groups, which are only counted."""
     size = STREAM_BYTES * len(keyspace.streams) + GROUP_BYTES * len(keyspace.groups)
     size += sum(map(sys.getsizeof, (keyspace.streams, keyspace.groups, keyspace.due_notes)))
     for database in keyspace.databases:
@@ -33,7 +33,7 @@ def tables_bytes(keyspace: Keyspace) -> int:
         for column in (order.names, order.numbers, database.expiry_notes):
             size += sys.getsizeof(column)
         notes = len(database.expiry_notes)
-        numbers = max(notes, len(database.expiries))  # a note that is not stale has that of its key
+        numbers = max(notes, len(database.expiries))  # a valid note shares the number of its key
         size += _INT_BYTES * (numbers + len(database.used) + len(database.account.sizes))
         size += _NOTE_BYTES * notes
     return size
@@ -58,7 +58,7 @@ def book_all(keyspace: Keyspace) -> None:
 
 
 def account_faults(keyspace: Keyspace) -> list[str]:
-    """Return a sentence for each part of the account that differs from what its owners book."""
+    """Return a sentence for each part of the account that differs from the sum that its owners book."""
     sums = dict.fromkeys(("nodes", "pending", "groups", "idempotency"), 0)
     for stream in keyspace.streams.values():
         sums["nodes"] += stream.nodes.booked

@@ -1,4 +1,4 @@
-"""Takes the fields out of entries: of those in a block (entry_block.py), or of the fields alone."""
+"""Extracts fields from the entries of a block (entry_block.py), and names and values from fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def take_fields(
     ends: array[int],
     pairs: array[int],
 ) -> None:
-    """Append the entries ``first`` to ``end``-1 without what precedes their fields. ``offsets`` are the
+    """Append the fields of the entries ``first`` to ``end``-1 to the last three arguments. ``offsets`` are the
     positions in ``data`` where entries begin. ``wire`` gets the fields in RESP, ``ends`` the position in
     ``wire`` where the fields of each entry end, ``pairs`` the number of pairs of each."""
     for index in range(first, end):

@@ -1,4 +1,4 @@
-"""Some consecutive nodes of a stream, packed: 12 bytes a node instead of 70 (nodes.py).
+"""Some consecutive nodes of a stream, packed: 12 bytes per node instead of 70 (nodes.py).
 
     open     words ──▶ seven words for each node       packed is None if a node has changed
     packed   packed ──▶ the words as differences       words is None
@@ -34,22 +34,22 @@ if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.native.packing import pack_rows, unpack_rows
 
 RUN_NODES = 64
-"""Nodes of a run when it is made. More would need less memory, and more time for a change in one of them."""
+"""Number of nodes in a new run. More would need less memory, but more time for a change in one of them."""
 
 _RUN_BYTES = 330
-"""Of a run without its packed words: the object, what it has counted, and its place in the list."""
+"""Bytes per run without its packed words: the object, its counts, and its place in the list."""
 
 
 class NodeRun:
-    """Nodes with these ``words`` (`headwater.engine.accounts.weights`), opened. ``names`` are the field names of all
-    of them, or a tuple of those of each."""
+    """An open run of nodes with these ``words`` (`headwater.engine.accounts.weights`). ``names`` are the field names
+    of all nodes, or a tuple with the field names of each."""
 
     def __init__(self, words: array[int], names: bytes | tuple[bytes, ...]) -> None:
         self.words: array[int] | None = words
         self.packed: bytes | None = None
         self.names = names
         self.radix: RadixCount | None = None
-        """What is known of the radix tree of these nodes alone."""
+        """Count of the radix tree of these nodes alone (rule 2)."""
         self.count = self.live = self.last_ms = self.last_seq = 0
         """Number of nodes and of their live entries, and the last id added to the last of them."""
         self.first_ms = self.first_seq = self.newest_ms = self.newest_seq = 0
@@ -58,7 +58,7 @@ class NodeRun:
         self.sum_up()
 
     def sum_up(self) -> None:
-        """Set what `words` determine, after the first or the last of several changes."""
+        """Set the attributes that `words` determine, after the first or the last of several changes."""
         words = self.words
         assert words is not None
         self.packed = None
@@ -77,7 +77,7 @@ class NodeRun:
         return names if isinstance(names, bytes) else names[node]
 
     def book(self) -> int:
-        """Set ``booked``, the memory of the run in bytes, after it was packed. Return by how much it grew."""
+        """Set ``booked``, the memory of the run in bytes, after it was packed. Return the increase."""
         packed = 0 if self.packed is None else len(self.packed)
         names = 0 if isinstance(self.names, bytes) else 8 * len(self.names)
         before, self.booked = self.booked, _RUN_BYTES + packed + names
@@ -147,8 +147,8 @@ def shared_names(names: list[bytes]) -> bytes | tuple[bytes, ...]:
 
 
 def count_radix_tree(runs: list[NodeRun], newest: NodeRun) -> int:
-    """Return the number of nodes of Redis's radix tree for packed ``runs`` and the ``newest`` nodes. Packs
-    those."""
+    """Return the number of nodes of Redis's radix tree for packed ``runs`` and the ``newest`` nodes. Packs the
+    latter."""
     parts: list[RadixCount] = []
     between: list[int] = []
     before: NodeRun | None = None

@@ -2,8 +2,8 @@
 
 Redis stores a stream's entries in nodes of a radix tree, each a listpack of at most
 ``stream-node-max-entries`` entries and ``stream-node-max-bytes`` bytes. Headwater's blocks are larger and
-have another structure. This module stores what clients can see of Redis's nodes: for each node its first
-and last id, the number of entries added to it and of those that are live, its field names and its size.
+have another structure. This module stores those properties of Redis's nodes that clients can see: for each node its
+first and last id, the number of entries added to it and of those that are live, its field names and its size.
 
 Rule 1. A command decides whether an entry opens a node (``opens`` is part of the fact), because the limits
         may have changed when the fact is applied again.
@@ -65,13 +65,13 @@ class Weighing:
         self.account = account if account is not None else MemoryAccount()
         """The account of the keyspace."""
         self.index: NodeIndex | None = None
-        """The index with whose newest names the entry's were compared; None if the weights are not valid."""
+        """The index whose newest names were compared with the entry's; None if the weights are not valid."""
         self.wire: bytearray | None = None
         self.start = self.end = 0
         self.words: array[int] = array("Q", bytes(8 * WORDS))
-        """See `headwater.engine.accounts.weights.weigh`."""
+        """The weights, as `headwater.engine.accounts.weights.weigh` sets them."""
         self.same = False
-        """Whether the entry has those names."""
+        """True if the entry has those names."""
 
 
 class NodeIndex:
@@ -98,7 +98,7 @@ class NodeIndex:
         """Number of removed nodes at the front that still use memory, less than half of all: trimming the
         first of many nodes must not move all others."""
         self.packed: PackedNodes | None = None
-        """The older nodes; None if there are none."""
+        """The older nodes; None if no node is packed."""
         self._weighing = weighing if weighing is not None else Weighing()
         self.booked = 0
 
@@ -118,13 +118,13 @@ class NodeIndex:
         return made
 
     def adopt(self, weighing: Weighing) -> None:
-        """Become part of another keyspace, which has this ``weighing``."""
+        """Move the index to another keyspace, which has this ``weighing``."""
         self._weighing.account.nodes -= self.booked
         self._weighing, self.booked = weighing, 0
         self.book()
 
     def book(self) -> None:
-        """Account the nodes, with those that are removed and still use memory."""
+        """Account for the nodes, with those that are removed and still use memory."""
         size = NODE_BYTES * len(self.names)
         if self.packed is not None:
             size += self.packed.size
@@ -163,11 +163,11 @@ class NodeIndex:
         self._pack()
 
     def _older(self) -> int:
-        """The number of packed nodes."""
+        """Return the number of packed nodes."""
         return 0 if self.packed is None else self.packed.count
 
     def _at(self, node: int) -> int:
-        """The index of the first word of node number ``node`` of those that are not packed."""
+        """Return the index of the first word of node number ``node`` of those that are not packed."""
         return (self.gone + node) * NODE_WORDS
 
     def _word(self, node: int, which: int) -> int:
@@ -181,7 +181,7 @@ class NodeIndex:
         return self._word(node, LIVE)
 
     def taken(self, node: int) -> int:
-        """Return how many entries were added to the node, live or not."""
+        """Return the number of entries added to the node, live or not."""
         return self._word(node, TAKEN)
 
     def first(self, node: int) -> tuple[int, int]:
@@ -204,19 +204,19 @@ class NodeIndex:
         return self._word(node, SIZE) + integer_bytes(live) + integer_bytes(taken - live)
 
     def run_at(self, node: int) -> NodeRun | None:
-        """Return the packed run that begins with a node, None if none does."""
+        """Return the packed run that begins with a node, or None if none does."""
         if self.packed is None or node >= self.packed.count:
             return None
         return self.packed.run_at(node)
 
     def _newest_size(self, at: int) -> int:
-        """The size of the newest node, whose words begin at ``at``."""
+        """Return the size of the newest node, whose words begin at ``at``."""
         taken, live = word_at(self._words, at + TAKEN), word_at(self._words, at + LIVE)
         rest = word_at(self._words, at + SIZE)
         return rest + integer_bytes(live) + integer_bytes(taken - live)
 
     def prefetch(self) -> None:
-        """Prefetch what `opens` and `add` will use. Called shortly before them."""
+        """Prefetch the memory that `opens` and `add` will use. Called shortly before them."""
         prefetch_end(self._words)
 
     def opens(
@@ -335,7 +335,7 @@ class NodeIndex:
             self._leave(RUN_NODES)
 
     def _unpack(self) -> None:
-        """Unpack the newest run: no other node remains."""
+        """Unpack the newest run. Called when all other nodes that were not packed are removed."""
         assert self.packed is not None
         run = self.packed.pop()
         self._words = run.unpacked()[:]

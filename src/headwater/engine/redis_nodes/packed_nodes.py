@@ -1,10 +1,10 @@
 """The older nodes of a large stream, as packed runs (node_runs.py). At most one run is open.
 
-Rule 1. A question that concerns whole runs, such as where a trim ends or how large the radix tree is, opens
-        none of them.
-Rule 2. A run is opened for a change in it, and stays open until another one is: deletions follow one another
-        in order, mostly.
-Rule 3. Nodes are numbered from the first. Questions in ascending order are answered in constant time.
+Rule 1. A query that concerns whole runs, such as the end of a trim or the size of the radix tree, opens none
+        of them.
+Rule 2. A run is opened for a change in it, and stays open until another one is, because most deletions
+        follow one another in order.
+Rule 3. Nodes are numbered from the first. Queries in ascending order are answered in constant time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PackedNodes:
         self.count = 0
         """Number of nodes of all runs."""
         self.size = 0
-        """The memory of all runs, in bytes."""
+        """Memory of all runs, in bytes."""
         self._open: NodeRun | None = None
         self._at = 0
         """The run that was found last, by its number."""
@@ -45,10 +45,10 @@ class PackedNodes:
         made.runs, made.count, made.size = self.runs.copy(), self.count, self.size
         return made
 
-    # --- questions ------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     def run_at(self, node: int) -> NodeRun | None:
-        """Return the run that begins with a node, None if none does."""
+        """Return the run that begins with a node, or None if none does."""
         run = self._find(node)
         return run if node == self._before else None
 
@@ -97,7 +97,7 @@ class PackedNodes:
         return run
 
     def drop(self, ms: int, seq: int, stays: bool) -> None:
-        """See `NodeIndex.drop`."""
+        """Remove a live entry, as `NodeIndex.drop` does."""
         at = self._run_of(ms, seq)
         run = self._opened(at)
         node = _node_of(run, ms, seq)
@@ -107,7 +107,7 @@ class PackedNodes:
             self._remove(at, node, node + 1)
 
     def trim_through(self, ms: int, seq: int, gone: int) -> int:
-        """See `NodeIndex.trim_through`. Return how many of the live entries are not in these nodes."""
+        """Trim as `NodeIndex.trim_through` does. Return the number of the live entries that are not in these nodes."""
         at = 0
         for run in self.runs:
             if run.last_ms > ms or (run.last_ms == ms and run.last_seq > seq):
@@ -169,7 +169,7 @@ class PackedNodes:
         return run
 
     def _run_of(self, ms: int, seq: int) -> int:
-        """Return the number of the run whose nodes ``ms-seq`` is one of."""
+        """Return the number of the run with the node to which ``ms-seq`` was added."""
         low, high = 0, len(self.runs) - 1
         while low < high:
             middle = (low + high) // 2
@@ -196,8 +196,7 @@ class PackedNodes:
 
 
 def _node_of(run: NodeRun, ms: int, seq: int) -> int:
-    """Return the node of an open run whose last id is the first at or after ``ms-seq``; the last node if
-    there is none."""
+    """Return the first node of an open run whose last id is at or after ``ms-seq``, or the last node."""
     words = run.words
     assert words is not None
     low, high = 0, run.count - 1

@@ -1,17 +1,17 @@
 """Counts the nodes of Redis's radix tree over the keys of a stream's nodes (XINFO), without building it.
 
-The tree over sorted keys of 16 bytes is determined by the *depths*: for each two neighbouring keys, how many
-leading bytes they have in common. For the keys ``aa``, ``ab`` and ``b`` the depths are 1 and 0:
+The tree over sorted keys of 16 bytes is determined by the *depths*: for each two neighbouring keys, the number of
+leading bytes that they have in common. For the keys ``aa``, ``ab`` and ``b`` the depths are 1 and 0:
 
-    depths      -1    1    0    -1        -1 stands for what is before the first and after the last key
+    depths      -1    1    0    -1        -1 stands for the ends before the first and after the last key
     keys           aa   ab    b
 
 Between two depths is a key, and its leaf is below the deeper of the two. A depth that is above both of its
 neighbours is an inner node, which can be counted and removed: the deeper of its neighbours is its parent, and
 one key takes the place of all below it. Equal neighbours are one inner node.
 
-Rule. What remains of the depths of some consecutive keys decreases and then increases, so it is short, and
-      counting goes on from it as from the depths themselves. Nodes that do not change are counted once.
+Rule. The depths that remain of some consecutive keys decrease and then increase, so they are few, and counting
+      continues from them as from all depths. Nodes that do not change are counted once.
 
 Source: Redis, rax.c (raxGenericInsert): a node either has several children or represents several bytes.
 """
@@ -19,7 +19,7 @@ Source: Redis, rax.c (raxGenericInsert): a node either has several children or r
 from __future__ import annotations
 
 KEY_BYTES = 16
-"""An id: ms and seq, the highest byte first."""
+"""Size of a key: ms and seq of an id, the highest byte first."""
 
 _OUTSIDE = -1
 
@@ -38,7 +38,7 @@ class RadixCount:
 
     def __init__(self) -> None:
         self.count = 0
-        """Nodes that were counted and removed, less those of the keys that took their places."""
+        """Number of nodes that were counted and removed, less those of the keys that took their places."""
         self.rest: list[int] = []
         """The depths that remain."""
 
@@ -78,7 +78,7 @@ def radix_nodes(parts: list[RadixCount], between: list[int]) -> int:
 
 
 def common_bytes(ms: int, seq: int, other_ms: int, other_seq: int) -> int:
-    """Return how many leading bytes the keys of two ids have in common.
+    """Return the number of leading bytes that the keys of two ids have in common.
 
     >>> common_bytes(5, 0, 5, 255), common_bytes(5, 0, 261, 0)
     (15, 6)
@@ -97,6 +97,6 @@ def common_bytes(ms: int, seq: int, other_ms: int, other_seq: int) -> int:
 
 
 def _leaf(depth: int) -> int:
-    """The nodes of a key that differs from its neighbours after ``depth`` bytes: one for its end, and one
-    for what is left of it."""
+    """Return the number of nodes of a key that differs from its neighbours after ``depth`` bytes: one for its end,
+    and one for the rest of its bytes."""
     return 1 if depth == KEY_BYTES - 1 else 2

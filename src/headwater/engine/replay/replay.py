@@ -1,11 +1,11 @@
 """Replays facts: calls the mutators that wrote them (facts.py, rule 2).
 
-    facts of a group ──▶ Replay ─┬▶ here:            what every message writes
+    facts of a group ──▶ Replay ─┬▶ here:            the kinds that every message writes
                                  ├▶ replay_steps.py  the other kinds of the journal
                                  └▶ restoring.py     the kinds of images (image_facts.py)
 
-Rule 1. The stream and the group that the last fact concerned are remembered, because the next one usually
-        concerns the same. They are forgotten before any fact that could remove them.
+Rule 1. The stream and the group of the last fact are remembered, because the next one usually concerns the
+        same. They are forgotten before any fact that could remove them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ALL = sys.maxsize
 _LEAST_IMAGE_KIND = min(IMAGE_KINDS)
 
 _KEPT_BYTES = 1024 * 1024
-"""A longer entry is not kept in memory after it was appended."""
+"""Maximum size of an entry's fields, in bytes, up to which their buffer is kept after they were appended."""
 
 
 def apply(keyspace: Keyspace, facts: memoryview, now_ms: int) -> None:
@@ -50,7 +50,7 @@ def apply(keyspace: Keyspace, facts: memoryview, now_ms: int) -> None:
 
 
 class Replay:
-    """Repeats changes in ``keyspace``, of which it is the only user. ``done`` is the number of the current
+    """Repeats changes in ``keyspace``, which nothing else uses. ``done`` is the number of the current
     group in its batch; after an exception, that of the group that cannot be applied.
 
     >>> from headwater.engine.facts.facts import FactBuffer
@@ -100,12 +100,12 @@ class Replay:
         self._reader.select(0, len(facts), now_ms)
 
     def place(self) -> int:
-        """Return where in the group the next fact begins; -1 if there is none."""
+        """Return the offset in the group at which the next fact begins; -1 at the end."""
         reader = self._reader
         return -1 if reader.at == reader.end else reader.at - reader.start
 
     def step(self) -> int:
-        """Apply the next fact of the group. Return its kind, -1 if there is none."""
+        """Apply the next fact of the group. Return its kind, or -1 at the end."""
         reader = self._reader
         if reader.at == reader.end:
             return -1

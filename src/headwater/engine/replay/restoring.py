@@ -1,10 +1,10 @@
 """Restores a store from the facts of an image (image_facts.py), in bulk.
 
 Rule 1. An image is restored into an empty keyspace, and nothing else happens between its first and its last
-        fact. Then the keyspace is as if it had been recovered from a journal.
-Rule 2. What an image states is not recounted, because the records that contain it have checksums. But every
-        length is compared with what is there, so that damage raises an exception, and nothing outside the
-        facts is read.
+        fact. The result is as if the keyspace had been recovered from a journal.
+Rule 2. The values in an image are not recounted, because the records that contain them have checksums. But
+        every length is compared with the bytes that are there, so that damage raises an exception, and nothing
+        outside the facts is read.
 Rule 3. Blocks become available for sealing by the time of their last entry, the coldest first.
 """
 
@@ -52,12 +52,12 @@ class Restoring:
         self.blobs: dict[BlobPlace, Blob] = {}
         """The blobs to which several blocks refer, by their place."""
         self.codecs: dict[bytes, str] = {}
-        """The names of codecs that are installed, as they occurred."""
+        """The names of installed codecs that have occurred, by their bytes."""
         self._packed_ids = b""
         """The ids of the current block."""
 
     def apply(self, kind: int, reader: FactReader) -> None:
-        """Restore what a fact of this kind describes. Raises `ValueError` if that is not possible."""
+        """Restore the content of a fact of this kind. Raises `ValueError` if that is not possible."""
         if kind == 0x50:
             self._begin(reader)
         elif not self.begun:
@@ -216,7 +216,7 @@ class Restoring:
         return blob
 
     def _read_block(self, stream: StoredStream, block: EntryBlock, reader: FactReader) -> int:
-        """Read what raw and sealed blocks have in common. Return the number of a shared block."""
+        """Read the part that all kinds of blocks have in common. Return the number of a shared block, else 0."""
         number = reader.take_u32()
         block.head, block.live, block.count = (
             reader.take_u32(),

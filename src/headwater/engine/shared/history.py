@@ -1,5 +1,5 @@
-"""The entries of a stream, and the counters of all that it ever had. Its groups count with them how many entries
-they have not read.
+"""The entries of a stream, and the counters of all entries that it ever had. With these, its groups count the
+entries that they have not read.
 
 Rule 1. Only XSETID can lower ``last_id``. Every id ever appended is at most ``last_id``.
 Rule 2. ``entries_added`` counts all entries ever appended. ``max_deleted_id`` is the greatest id that was
@@ -18,7 +18,7 @@ from headwater.engine.shared.signals import KeySignals
 
 
 class StreamHistory:
-    """What a group sees of its stream (`headwater.engine.streams.stream.StoredStream` extends it)."""
+    """A stream as its groups see it (`headwater.engine.streams.stream.StoredStream` extends it)."""
 
     def __init__(self, keyspace: KeyspaceState, db: KeySignals, key: bytes, sid: int) -> None:
         self.keyspace = keyspace
@@ -51,7 +51,7 @@ class StreamHistory:
         return (ms, seq) <= self.max_deleted_id
 
     def entries_read_at(self, id: tuple[int, int]) -> int:
-        """Return how many entries were added up to and including ``id``, or `UNKNOWN`.
+        """Return the number of entries added up to and including ``id``, or `UNKNOWN`.
 
         Source: Redis, streamEstimateDistanceFromFirstEverEntry.
         """

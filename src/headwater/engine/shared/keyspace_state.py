@@ -33,20 +33,20 @@ class IidNotes(Protocol):
 
 
 class KeyspaceState:
-    """Streams and groups by number, the facts to be written, and notes of what is due."""
+    """Streams and groups by number, the facts to be written, and notes of due times."""
 
     iid_deadlines: IidNotes
 
     def __init__(self, facts: FactBuffer) -> None:
         self.facts = facts
         self.sealing = Sealing()
-        """Which blocks of all streams stay uncompressed, and which are compressed."""
+        """Chooses the blocks of all streams that stay uncompressed, and those that are compressed."""
         self.unread_blobs: list[UnreadBlob] = []
-        """What a recovery could not read of segments; at its end, that of it which the state still has."""
+        """Blobs that a recovery could not read; at its end, only those whose entries the state still has."""
         self.named_segments: set[int] = set()
-        """The segments that the journal names which was replayed."""
+        """The segments that the replayed journal names."""
         self.memory = MemoryAccount()
-        """The memory of everything but entries."""
+        """Account of the memory of everything but entries."""
         self.weighing = Weighing(self.memory)
         """The node weights of the entry that is being added."""
         self.streams: dict[int, Any] = {}
@@ -54,7 +54,7 @@ class KeyspaceState:
         self.next_sid = 1
         self.next_gid = 1
         self.near_sid = 0
-        """The stream that was prefetched last (`StoredStream.expect_entry`)."""
+        """Number of the stream that was prefetched last (`StoredStream.expect_entry`)."""
         self.unseen: dict[int, dict[int, None]] = {}
         """gid → cids of consumers whose seen time is newer than in their last fact."""
         self.delaying: dict[int, Any] = {}

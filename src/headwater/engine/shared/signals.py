@@ -1,4 +1,4 @@
-"""Which clients a change of a key concerns: those that wait for the key, and those that WATCH it.
+"""The clients that a change of a key concerns: those that wait for the key, and those that WATCH it.
 
 Streams and groups report their changes here; `headwater.engine.keyspace.database.Database` extends it.
 """

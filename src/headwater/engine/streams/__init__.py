@@ -1,4 +1,4 @@
-"""A stream: its entries, counters, groups and idempotent producers, and how it is copied.
+"""A stream: its entries, counters, groups and idempotent producers, and copies of streams.
 
 It imports groups and shared. Start with stream.py.
 """

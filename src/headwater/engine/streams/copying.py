@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headwater.engine.shared.signals import KeySignals
 
 PREFIX_BYTES = 256
-"""Free bytes in front of facts that `adopt_facts` takes over, for the header of their record group."""
+"""Number of free bytes in front of facts that `adopt_facts` takes over, for the header of their record group."""
 
 
 def copy_stream(

@@ -1,4 +1,4 @@
-"""Idempotent producers: which entry of a stream was added for which idempotent id (iid) of a producer.
+"""Idempotent producers: their idempotent ids (iids), each with the entry of the stream that was added for it.
 
     Idempotency ── producers[pid] ──▶ Producer ── iids: iid → entry id, oldest first
                                          └ noted_ms ◀──▶ Deadlines.notes: heap of (ms, sid, pid)
@@ -68,9 +68,9 @@ class Idempotency:
         self.added = 0
         """Number of iids that were ever recorded."""
         self.duplicates = 0
-        """How often a known iid was sent again."""
+        """Number of times that a known iid was sent again."""
         self.names_bytes = 0
-        """The length of all stored iids, and the memory of the producers' names."""
+        """Total length of all stored iids and memory of the producers' names, in bytes."""
         self.booked = 0
 
     def __del__(self) -> None:
@@ -84,11 +84,11 @@ class Idempotency:
         return None if producer is None else producer.iids.get(iid)
 
     def runs_out_ms(self, producer: Producer) -> int:
-        """Return when the producer's oldest iid expires, in steady ms."""
+        """Return the time at which the producer's oldest iid expires, in steady ms."""
         return producer.since_ms[0] + self.duration_s * 1000
 
     def run_out(self, pid: bytes, now_ms: int) -> int:
-        """Return how many of the oldest iids of ``pid`` have expired, up to the first that has not."""
+        """Return the number of the oldest iids of ``pid`` that have expired, up to the first that has not."""
         count = 0
         for since_ms in self.producers[pid].since_ms:
             if since_ms + self.duration_s * 1000 > now_ms:
@@ -103,7 +103,7 @@ class Idempotency:
     # --- mutators -------------------------------------------------------------------------------
 
     def configure(self, duration_s: int, maxsize: int) -> None:
-        """Set for how long iids are stored, and how many for each producer (XCFGSET). Drops all iids."""
+        """Set the lifetime of iids, in seconds, and their maximum number per producer (XCFGSET). Drops all iids."""
         self._forget()
         self.duration_s, self.maxsize = duration_s, maxsize
         self.keyspace.facts.stream_configured(self.sid, duration_s, maxsize)
@@ -215,7 +215,7 @@ class Idempotency:
         self.tracked -= 1
 
     def book(self) -> None:
-        """Account the producers and their iids."""
+        """Account for the producers and their iids."""
         size = PRODUCER_BYTES * len(self.producers) + IID_BYTES * self.tracked + self.names_bytes
         self.keyspace.memory.idempotency += size - self.booked
         self.booked = size
@@ -254,7 +254,7 @@ class Deadlines:
             self._sort_out_at = 2 * len(self.notes) + 64
 
     def first(self) -> tuple[int, Idempotency, bytes] | None:
-        """Return the time at which the oldest iid of all expires, and its producer; None if there is none."""
+        """Return the time at which the oldest iid of all expires, and its producer; None if no iid is stored."""
         notes = self.notes
         while notes:
             ms, sid, pid = notes[0]
@@ -271,7 +271,7 @@ class Deadlines:
         return None
 
     def next_sweep_ms(self) -> int | None:
-        """Return the next whole second at which an iid has expired, in steady ms; None if there is none."""
+        """Return the next whole second at which an iid has expired, in steady ms; None if no iid is stored."""
         first = self.first()
         if first is None:
             return None

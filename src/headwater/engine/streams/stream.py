@@ -37,7 +37,7 @@ class StoredStream(StreamHistory):
         self.nodes = NodeIndex(keyspace.weighing)
         self.groups: dict[bytes, ConsumerGroup] = {}
         self.used_ms = 0
-        """When a command last used the stream, in steady ms. Not a fact: 0 after a restart."""
+        """Time at which a command last used the stream, in steady ms. Not a fact: 0 after a restart."""
         self.idempotency = Idempotency(keyspace, sid)
 
     # --- reading --------------------------------------------------------------------------------
@@ -47,8 +47,8 @@ class StoredStream(StreamHistory):
         return [self.groups[name] for name in sorted(self.groups)]
 
     def referenced(self, id: tuple[int, int]) -> bool:
-        """Return whether a group has not read ``id`` yet or has it pending. XDELEX ACKED and XACKDEL ACKED keep it
-        then."""
+        """Return whether a group has not read ``id`` yet or has it pending. If so, XDELEX ACKED and XACKDEL ACKED keep
+        the entry."""
         return any(
             group.last_id < id or group.pel.find(id[0], id[1]) >= 0
             for group in self.groups.values()
@@ -57,7 +57,7 @@ class StoredStream(StreamHistory):
     # --- mutators -------------------------------------------------------------------------------
 
     def expect_entry(self) -> None:
-        """Prefetch what the next `append` will write. With many streams in turn that memory is not cached;
+        """Prefetch the memory that the next `append` will write. With many streams in turn it is not cached;
         this loads all of it at once rather than one part after the other."""
         if self.keyspace.near_sid != self.sid:
             self.keyspace.near_sid = self.sid
@@ -144,7 +144,7 @@ class StoredStream(StreamHistory):
         self.keyspace.facts.stream_set_id(self.sid, last_id, entries_added, max_deleted_id)
 
     def store(self, record: StoredRecord) -> str | None:
-        """Note that entries are in a blob (storing.py). Return None, or why they stay in memory."""
+        """Note that entries are in a blob (storing.py). Return None, or the reason why they stay in memory."""
         problem = apply_record(self.log, record)
         self.note_stored(record)
         return problem

@@ -15,7 +15,7 @@ Rule 3. An open block is skipped the first time its turn comes, and closed the s
         block is the one that was opened first: reading does not make a block warmer, but `open` has a
         cache.
 Rule 4. A block that is smaller than ``least``, larger than ``most`` or does not shrink stays
-        uncompressed, whatever the budget (``kept_bytes``). A store with segments (``storing``) stores
+        uncompressed with any budget (``kept_bytes``). A store with segments (``storing``) stores
         the latter two kinds as they are.
 Rule 5. Every block is accounted in one of the three sums, with the size of all its arrays, until it is
         freed. A stored block is accounted as sealed, with its ids only.
@@ -56,7 +56,7 @@ class CompressionJob(NamedTuple):
     data: bytearray
     """The bytes to compress; empty if ``packed`` is set."""
     packed: SealedBlock | None
-    """The compressed bytes, if the block is sealed already and only has to be stored."""
+    """The compressed bytes, if the block is sealed already and only has to be stored; otherwise None."""
     booked: int
     """The size for which the block is accounted while it is in the job."""
     origin: int
@@ -69,7 +69,7 @@ class CompressionJob(NamedTuple):
     ids: bytes
     """The ids, packed."""
     marks: bytes
-    """Where entries begin (sealed_block.py)."""
+    """Offsets of some entries (sealed_block.py)."""
 
     @property
     def size(self) -> int:
@@ -78,8 +78,8 @@ class CompressionJob(NamedTuple):
 
 
 def compressed(job: CompressionJob, codec: Codec) -> tuple[str, bytes]:
-    """Return the body of a job's block for `Sealing.settle`: the name of its codec, and its bytes. What does
-    not shrink is returned as it is, with `NONE`. Any thread may call this, with its own codec."""
+    """Return the body of a job's block for `Sealing.settle`: the name of its codec, and its bytes. Bytes that do
+    not shrink are returned unchanged, with `NONE`. Any thread may call this, with its own codec."""
     if job.packed is not None and job.packed.wire is not None:
         return job.packed.codec, job.packed.wire
     wire = body_of(job.data, job.marks, codec)
@@ -101,8 +101,8 @@ class Sealing(BlockAccount):
         self._in_jobs = 0
 
     def configure(self, budget: int, codec: str) -> None:
-        """Seal what exceeds ``budget`` bytes, with the codec of this name. `NONE` seals no further blocks, or
-        stores them as they are; sealed ones stay sealed. Raises `ValueError` if the codec is not
+        """Seal the blocks that exceed ``budget`` bytes, with the codec of this name. `NONE` seals no further
+        blocks, or stores them as they are; sealed ones stay sealed. Raises `ValueError` if the codec is not
         installed."""
         if codec != NONE:
             codec = self.bodies.codec(codec).name
@@ -111,13 +111,13 @@ class Sealing(BlockAccount):
         self.press(on=False)
 
     def press(self, *, on: bool) -> None:
-        """Keep nothing hot while memory is short; with ``on=False`` as much as configured."""
+        """Keep nothing hot, because memory is short; with ``on=False``, as much as configured again."""
         seals = self.codec != NONE or self.storing
         self.budget = NO_BOUND if not seals else 0 if on else self._asked
 
     def store_in(self, source: BlobSource, *, storing: bool) -> None:
-        """Read blobs from ``source``. With ``storing``, `choose` also returns jobs for what is to be stored:
-        the caller writes blobs. Call it while the store is empty."""
+        """Read blobs from ``source``. With ``storing``, `choose` also returns jobs for blocks to be stored,
+        whose blobs the caller writes. Call it while the store is empty."""
         self.bodies.source, self.storing = source, storing
         if storing:
             self.most = NO_BOUND
@@ -178,8 +178,8 @@ class Sealing(BlockAccount):
         wire: bytes | None,
         place: tuple[int, int, int, int] | None = None,
     ) -> bool:
-        """Complete a job with the result of `compressed`; ``wire`` is None if that failed. ``place`` is where
-        the body was stored, None if it was not. Return whether the block is stored now."""
+        """Complete a job with the result of `compressed`; ``wire`` is None if that failed. ``place`` is the
+        position of the stored body, None if it was not stored. Return whether the block is stored now."""
         self._in_jobs -= job.booked
         block, packed = job.block, job.packed
         if not self.is_current(job):

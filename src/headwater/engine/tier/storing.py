@@ -9,9 +9,9 @@ Rule 1. A record names the entries by id: those that were live in [first, last] 
 Rule 2. If the record fits a block exactly, that block becomes stored and keeps its tombstones. Otherwise
         the blocks are cut at the ends of the range, and the ids of the blob are read.
 Rule 3. If the ids cannot be read, or a live entry is not among them, nothing is changed: the entries stay
-        in memory. `StoredRecord` has a checksum of the ids, so that no other blob is taken for it. That is
-        reported if they are still there at the end of the recovery (`UnreadBlob`): later records may delete
-        them, after which their segment was removed.
+        in memory. `StoredRecord` has a checksum of the ids, so that another blob is not mistaken for this one. The
+        failure is reported if the entries still exist at the end of the recovery (`UnreadBlob`): later records may
+        delete them, and their segment was removed after that.
 Rule 4. A record in a fact is: first id, last id, entries u32, codec u8, moved u8, raw bytes u64, segment u64,
         offset u64, head bytes u32, body bytes u32, checksum u32.
 Rule 5. Ids can be used again after XSETID. Therefore ``last`` is the last id that was live, not the last
@@ -37,7 +37,7 @@ from headwater.errors import JournalDamaged
 ID = tuple[int, int]
 
 LEAST_ENTRY_BYTES = 16
-"""No entry is shorter: ``*2 CR LF $3 CR LF 0-1 CR LF *2 CR LF``."""
+"""Minimum size of an entry: ``*2 CR LF $3 CR LF 0-1 CR LF *2 CR LF``."""
 
 
 _RECORD = Struct("<QQQQIBBQQQIII")
@@ -45,7 +45,7 @@ RECORD_BYTES = _RECORD.size
 
 
 class StoredRecord(NamedTuple):
-    """What the fact ``stored`` says. ``first`` is the first id of the blob, ``last`` the last one that was
+    """Content of the fact ``stored``. ``first`` is the first id of the blob, ``last`` the last one that was
     live. ``entries`` counts the ids of the blob, ``raw_bytes`` the bytes of its body before compression."""
 
     first: ID
@@ -79,11 +79,11 @@ class UnreadBlob:
             self._last[sid] = min(self._last[sid], last)
 
     def is_moved(self, record: StoredRecord, sid: int) -> bool:
-        """Return whether a record says that the blob was moved: so it was whole, and nothing refers to this place."""
+        """Return whether a record says that the blob was moved, so that it was intact and this place is not used."""
         return sid in self._last and record.first == self._first
 
     def matters(self, streams: Mapping[int, Any]) -> bool:
-        """Return whether an entry of the blob is still there, and not on disk elsewhere. ``streams`` are those of the
+        """Return whether an entry of the blob still exists and is not on disk elsewhere. ``streams`` are those of the
         keyspace."""
         return any(
             sid in streams and _in_memory(streams[sid].log, self._first, last)
@@ -143,8 +143,8 @@ def decode_record(data: bytes) -> StoredRecord:
 
 
 def checked_blob(codec: int, entries: int, raw_bytes: int) -> str:
-    """Return the name of a codec by its number in a fact. Raises `ValueError` if a blob cannot be as the
-    fact says, or if the codec is not installed."""
+    """Return the name of a codec by its number in a fact. Raises `ValueError` if no blob can have these
+    properties, or if the codec is not installed."""
     if codec >= len(CODECS):
         raise ValueError(f"unknown compression {codec}")
     if not 0 < entries <= raw_bytes // LEAST_ENTRY_BYTES or raw_bytes > MAX_RECORD_GROUP_BYTES:
@@ -155,7 +155,7 @@ def checked_blob(codec: int, entries: int, raw_bytes: int) -> str:
 
 
 def apply_record(log: EntryLog, record: StoredRecord) -> str | None:
-    """Make the entries of a record stored ones. Return None, or why they stay in memory."""
+    """Replace the entries of a record by its blob. Return None, or the reason why they stay in memory."""
     at = log.find_block(*record.first)
     if at == len(log.blocks) or log.blocks[at].first() > record.last:
         return None  # All of them were deleted.
@@ -200,7 +200,7 @@ def _packed(log: EntryLog, record: StoredRecord, ids: bytes) -> SealedBlock:
 
 
 def _cut(log: EntryLog, at: int, record: StoredRecord) -> str | None:
-    """Replace what blocks number ``at`` and later have in the range of the record by a stored block."""
+    """Replace the range of the record in blocks number ``at`` and later by a stored block."""
     try:
         packed_ids = log.sealing.bodies.ids(record.place)
     except JournalDamaged as error:
@@ -234,7 +234,7 @@ def _cut(log: EntryLog, at: int, record: StoredRecord) -> str | None:
 def _stored_block(
     log: EntryLog, record: StoredRecord, packed_ids: bytes, live: array[int]
 ) -> EntryBlock | None:
-    """Return a block of the blob in which the ids ``live`` live, None if one is not in the blob."""
+    """Return a block of the blob in which only the ids ``live`` are live, or None if one is not in the blob."""
     packed = _packed(log, record, packed_ids)
     ids = unpacked_ids(packed)
     dead = bytearray(b"\x01" * record.entries)

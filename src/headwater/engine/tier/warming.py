@@ -1,7 +1,7 @@
 """Opens the blocks on disk that a command is about to read, before it changes anything.
 
 spans that a command chose ──▶ warm ─┬─▶ their blocks are open
-                                     └─▶ ColdBlocks: wanted, and ahead what a scan reads next
+                                     └─▶ ColdBlocks: wanted, and ahead those that a scan reads next
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from headwater.engine.entries.entry_block import EntryBlock, Span
 from headwater.engine.entries.entry_log import EntryLog
 
 READ_AHEAD_BYTES = 1024 * 1024
-"""How many bytes of entries are read ahead of a scan, and at once where it is not known how many a command
-will need."""
+"""Number of bytes of entries that are read ahead of a scan, and at once if the number that a command will need
+is unknown."""
 
 Read = tuple[EntryLog, list[Span]]
 """Spans of one log, in the order in which they will be read."""
@@ -32,7 +32,7 @@ def warm(
     most_bytes: int = 0,
 ) -> None:
     """Open the stored blocks of all spans, until the next command (`Bodies.hold`), or only those of the first
-    ``most_bytes``. ``backward`` tells in which direction a scan goes on. Raises `ColdBlocks`, with
+    ``most_bytes``. ``backward`` is True if a scan continues towards smaller ids. Raises `ColdBlocks`, with
     ``missed`` among those wanted."""
     if most_bytes:
         reads = _begin_of(reads, most_bytes)
@@ -69,7 +69,7 @@ def _begin_of(reads: Sequence[Read], most_bytes: int) -> list[Read]:
 
 
 def _bytes_of(span: Span) -> int:
-    """Return about how many bytes the entries of a span have, without opening its block."""
+    """Return the approximate number of bytes of a span's entries, without opening its block."""
     packed, taken = span.block.packed, span.end - span.first
     if packed is None:
         return span.stop() - span.start()
@@ -77,7 +77,7 @@ def _bytes_of(span: Span) -> int:
 
 
 def stored_among(spans: Iterable[Span]) -> Wanted:
-    """Return the stored blocks of spans, with what is needed of each, for `Bodies.hold`."""
+    """Return the stored blocks of spans, with the needed entries of each, for `Bodies.hold`."""
     found: Wanted = {}
     for span in spans:
         packed, first, end = span.block.packed, span.first, span.end

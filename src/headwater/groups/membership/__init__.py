@@ -1,4 +1,4 @@
-"""Being a member of a group: creating it, creating it again from its backup, leases, consumers that are gone.
+"""Membership of a group: creating it, creating it again from its backup, leases, removing unused consumers.
 
 It imports protocol. Start with member.py.
 """

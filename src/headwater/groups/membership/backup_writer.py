@@ -1,14 +1,14 @@
-"""Writes the backup of a group every two seconds, so that nothing is lost if another client destroys it.
+"""Writes the backup of a group every two seconds, so that nothing is lost if another client destroys the group.
 
-Rule 1. One worker of a group writes the backup: the one that finds the last one two seconds old. Workers that start
-        together all find it so; those that then see that another has written after them leave it to that one, and
-        look when its next backup should be there (`TAKEN_OVER_MS`). An idle group writes one field in two seconds.
+Rule 1. One worker of a group writes the backup: the one that finds the last backup two seconds old. Workers that start
+        together all find it so. Those that then see a backup written after theirs leave the writing to that worker,
+        and look again when its next one is due (`TAKEN_OVER_MS`). An idle group writes one field every two seconds.
 Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If it is missing later, another
         client has destroyed the group and created it again.
-Rule 3. While nothing is pending and XINFO says the same of the group as before, it is not read, and only the time is
-        written: of many such groups by one script (`write_quiet`).
-Rule 4. The time of the backup shows others that a worker of the group runs, as `member.SEEN_FIELD` does. The round
-        compares the server's clock with it.
+Rule 3. While nothing is pending and XINFO reports the group unchanged, its entries are not read, and only the time is
+        written; one script does so for many such groups (`write_quiet`).
+Rule 4. The time of the backup shows that a worker of the group runs, as `member.SEEN_FIELD` does. Each round compares
+        the server's clock with it.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ from headwater.groups.protocol.operation import (
     mapping,
     server_ms,
 )
-from headwater.messages import SIGN_CONSUMER, group_backup_key
+from headwater.messages.keys import SIGN_CONSUMER, group_backup_key
 
 BACKUP_SECONDS: Final = 2.0
 
 TAKEN_OVER_MS: Final = 2_400
-"""The age of a backup from which a worker that did not write the last one writes the next: its writer is gone."""
+"""Age of a backup, in milliseconds, from which its writer counts as gone, and any worker writes the next one."""
 
 SET_BACK_MS: Final = 1_000
-"""A server's clock that is behind the last backup by more than this was set back."""
+"""Milliseconds by which a server's clock may be behind the last backup; with more, it was set back."""
 
 
 SAME_MS: Final = 100
-"""A due time that differs from the last backup's by less than this counts as the same: TIME and idle times
-are read one after the other."""
+"""Difference in milliseconds up to which a due time is the same as in the last backup: TIME and idle times are
+read one after the other."""
 
 
 class Round(NamedTuple):
     """The result of a round."""
 
     written: bool
-    """This round has written the backup."""
+    """True if this round has written the backup."""
     set_back_ms: int
-    """How far the server's clock was set back since the last backup; 0 if it was not."""
+    """Milliseconds by which the server's clock was set back since the last backup; 0 if it was not."""
     replaced: bool = False
-    """Another client has destroyed the group and created it again, without its pending entries. The backup
-    was not overwritten."""
+    """True if another client has destroyed the group and created it again, without its pending entries. The
+    backup was not overwritten then."""
     again_ms: int = 2_000
-    """When to look again."""
+    """Milliseconds until the next round."""
 
 
 class BackupWriter:
@@ -78,16 +78,16 @@ class BackupWriter:
         self._just_wrote = False
         self._many = False
         self._quiet: dict[bytes, Any] | None = None
-        """What XINFO says of the group since the last backup, if nothing was pending then."""
+        """The group's row of XINFO GROUPS at the last backup; None if something was pending then."""
         self._ripe: dict[bytes, int] = {}
 
     def is_quiet(self, now: int) -> bool:
-        """Return whether the next round, at the server's time ``now``, may have only the time to write."""
+        """Return whether the next round, at the server's time ``now``, might write only the time."""
         since = now - self._wrote_at
         return self._quiet is not None and BACKUP_SECONDS * 900 <= since < BACKUP_VALID_MS
 
     def quiet_words(self) -> list[Word]:
-        """Return the group's name, when its backup was written, and what XINFO says of it, for `write_quiet`."""
+        """Return the group's name, the time of its backup, and its row of XINFO GROUPS, for `write_quiet`."""
         assert self._quiet is not None, "only of a quiet group"
         said = [word for pair in self._quiet.items() for word in pair]
         return [self.member.group, self._wrote_at, b"\0".join(map(_as_lua, said))]
@@ -140,7 +140,7 @@ class BackupWriter:
 
     def _sign(self) -> Operation[bool | None]:
         """Create the consumer that distinguishes this group from a later one of its name. Return whether it
-        was missing, or None if an ACL rule forbids to create it."""
+        was missing, or None if an ACL rule forbids creating it."""
         member = self.member
         words: Command = ["XGROUP", "CREATECONSUMER", member.stream, member.group, SIGN_CONSUMER]
         (reply,) = yield [words]
@@ -226,8 +226,8 @@ return others
 
 
 def write_quiet(writers: Sequence[BackupWriter], now: int) -> Operation[None]:
-    """Write the time ``now`` of the backups of those groups of one server that are as quiet as before. Raises `Refused` if
-    the user may not do so by a script."""
+    """Write the time ``now`` into the backup of each of these groups of one server that is still quiet. Raises
+    `Refused` if the user may not do so by a script."""
     keys: list[Word] = []
     words: list[Word] = [now]
     for one in writers:
@@ -240,14 +240,14 @@ def write_quiet(writers: Sequence[BackupWriter], now: int) -> Operation[None]:
 
 
 def _as_lua(word: object) -> bytes:
-    """Return a word of a reply as Lua's tostring does."""
+    """Return a word of a reply in the form that Lua's tostring gives it."""
     if isinstance(word, bytes):
         return word
     return b"false" if word is None else str(word).encode()
 
 
 def _group(reply: Any, name: str) -> dict[bytes, Any] | None:
-    """Return what XINFO GROUPS says of a group; None if it does not list it, or was refused."""
+    """Return the row of a group in the reply to XINFO GROUPS; None if it does not list the group, or was refused."""
     if isinstance(reply, Refused):
         return None
     return next((one for one in map(mapping, reply) if one[b"name"] == name.encode()), None)

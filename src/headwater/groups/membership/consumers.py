@@ -1,7 +1,7 @@
-"""The consumers of a group: listing them, and removing those that are gone.
+"""Lists the consumers of a group, and removes those that are gone.
 
-Rule 1. A consumer is removed only if it owns no entry, in one step with that check: removing one with
-        pending entries would lose them.
+Rule 1. A consumer is removed only if it owns no entry, in one step with that check. Removing one with pending
+        entries would lose them.
 Rule 2. Consumers whose names begin with ``hw.`` are internal and are never removed.
 """
 
@@ -17,18 +17,18 @@ from headwater.common.names import text_of
 from headwater.groups.membership.member import CLAIM_AFTER_FIELD, Member, retire
 from headwater.groups.protocol.missing_stream import GroupMissing, of_stream
 from headwater.groups.protocol.operation import Operation, Refused, mapping
-from headwater.messages import RESERVED_PREFIX, group_settings_key, reader_key
+from headwater.messages.keys import RESERVED_PREFIX, group_settings_key, reader_key
 
 UNSEEN_MS = 24 * 60 * 60 * 1000
-"""A consumer that owns nothing and was not seen for this time is removed."""
+"""Time in milliseconds after which an unseen consumer that owns nothing is removed."""
 
 ACTIVE_MS = 60_000
-"""A consumer that was not seen for this time is silent, or for the group's ``claim_after`` if that is shorter. A
-worker reads at least every few seconds."""
+"""Time in milliseconds after which an unseen consumer is silent, unless the group's ``claim_after`` is shorter.
+A worker reads at least every few seconds."""
 
 
 WORKER_NAME = re.compile(r".+-\d+-[0-9a-f]{8}")
-"""How Headwater's workers name their consumers: host, pid, and a random word for each start."""
+"""Pattern of the consumer names of Headwater's workers: host, pid, and a random word for each start."""
 
 
 class ConsumerState(StrEnum):
@@ -36,16 +36,16 @@ class ConsumerState(StrEnum):
 
     ACTIVE = "active"
     SILENT = "silent"
-    """Not seen for a minute, or for ``claim_after`` if that is shorter: stopped, killed, or disconnected. Its entries
-    will be claimed."""
+    """It was not seen for a minute, or for ``claim_after`` if that is shorter: it was stopped, killed, or disconnected.
+    Its entries will be claimed."""
     EXPIRED = "expired"
-    """It owns nothing and was not seen for a day: it can be removed."""
+    """It owns nothing and was not seen for a day, so it can be removed."""
     INTERNAL = "internal"
-    """Used by Headwater itself, such as the owner of delayed entries."""
+    """It is used by Headwater itself, such as the owner of delayed entries."""
 
 
 class ConsumerInfo(NamedTuple):
-    """One consumer of a group. ``idle_ms`` is the time since it last read, claimed or renewed."""
+    """One consumer of a group. ``idle_ms`` are the milliseconds since it last read, claimed or renewed."""
 
     name: str
     pending: int
@@ -70,7 +70,7 @@ def consumers(
         )
     silent_ms = ACTIVE_MS
     if isinstance(announced, bytes):
-        silent_ms = min(silent_ms, int(announced))  # from then on its entries can be claimed
+        silent_ms = min(silent_ms, int(announced))  # after that its entries can be claimed
     return _parsed((yield from of_stream(reply, stream)), unseen_ms, silent_ms)
 
 
@@ -96,7 +96,7 @@ def _state(name: str, pending: int, idle_ms: int, unseen_ms: int, silent_ms: int
 
 def foreign_consumers(member: Member) -> Operation[list[ConsumerInfo]]:
     """Return the consumers of the member's group that are not Headwater workers, without those that own
-    nothing and were not seen for a day. An empty list if an ACL rule forbids XINFO."""
+    nothing and were not seen for a day. The list is empty if an ACL rule forbids XINFO."""
     replies = yield [["XINFO", "CONSUMERS", member.stream, member.group]]
     if isinstance(replies[0], Refused):
         return []
@@ -118,8 +118,8 @@ def foreign_consumers(member: Member) -> Operation[list[ConsumerInfo]]:
 def reap(
     member: Member, *, unseen_ms: int = UNSEEN_MS, only: Collection[str] | None = None
 ) -> Operation[list[str]]:
-    """Remove the other consumers of the member's group, or only those named, that own nothing and were not seen
-    for ``unseen_ms``, and return their names. The next read of such a consumer creates it again."""
+    """Remove other consumers of the member's group that own nothing and were not seen for ``unseen_ms``: all, or
+    those in ``only``. Return their names. The next read of such a consumer creates it again."""
     removed = []
     for one in (yield from consumers(member.stream, member.group, unseen_ms=unseen_ms)):
         if one.state != ConsumerState.EXPIRED or one.name == member.consumer:

@@ -1,14 +1,14 @@
 """The backup of a group, from which workers create the group again if it is destroyed.
 
-    {stream}:hw:noted:<group>   at       when it was written, in Unix milliseconds of the server
+    {stream}:hw:noted:<group>   at       time of the backup, in Unix milliseconds of the server
                                 last     the last-delivered id
                                 floor    the smallest pending id, if there are too many to list
                                 pending  the pending entries, as JSON: owners, and rows
                                 signed   1 if the group has the consumer ``hw.sign``
 
 Rule 1. A backup is consistent: all of it is read in one MULTI.
-Rule 2. Its text changes only if the pending entries change: for a delayed entry it has the due time, not
-        the idle time.
+Rule 2. Its text changes only if the pending entries change. So a delayed entry is listed with its due time,
+        not with its idle time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from headwater.common.model import StreamID, id_before
-from headwater.messages import PARKED_CONSUMER
+from headwater.messages.keys import PARKED_CONSUMER
 
 FIELDS: Final = ("at", "last", "floor", "pending")
 
 SIGNED: Final = "signed"
 
 MOST: Final = 10_000
-"""How many pending entries a backup lists at most. If there are more, it has only the smallest id."""
+"""Maximum number of pending entries that a backup lists. If the group has more, it has only the smallest id."""
 
 PARKED: Final = PARKED_CONSUMER.encode()
 
@@ -60,7 +60,7 @@ class GroupBackup(NamedTuple):
         return ["at", self.at_ms, "last", str(self.last), "floor", floor, "pending", self.text()]
 
     def text(self) -> bytes:
-        """Return the rows as they are stored."""
+        """Return the rows as the text that is stored."""
         owners = sorted({row.owner for row in self.rows})
         place = {owner: n for n, owner in enumerate(owners)}
         rows = [
@@ -79,7 +79,7 @@ class _Text(TypedDict):
 
 
 def parse(values: Sequence[Any]) -> GroupBackup | None:
-    """Return the backup from HMGET's reply for `FIELDS`; None if there is none, or it cannot be parsed."""
+    """Return the backup from HMGET's reply for `FIELDS`; None if it is missing or cannot be parsed."""
     import msgspec
 
     at, last, floor, pending = values

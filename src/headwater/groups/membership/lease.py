@@ -4,8 +4,8 @@ Workers and Spark's group mode use it, so that their other threads cannot delay 
 
 Rule 1. Only a reply of the server means that a lease is lost. After a broken connection the thread
         connects again and repeats the renewal.
-Rule 2. The thread ends when it is stopped, and when its owner is gone without stopping it: then others
-        must be able to claim the owner's entries.
+Rule 2. The thread ends when it is stopped, and also when its owner has ended without stopping it, so that
+        others can claim the owner's entries.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ log = logging.getLogger("headwater.groups")
 
 
 class Leases(Protocol):
-    """What a thread renews. The thread calls all methods."""
+    """The leases that a thread renews. The thread calls all methods."""
 
     def renew(self, client: redis.Redis) -> None:
         """Renew everything once. Raises the store's error."""
 
     def renewed(self) -> float:
-        """Called after a renewal that succeeded. Return the seconds until the next one."""
+        """Return the seconds until the next renewal. Called after a renewal that succeeded."""
 
     def missed(self, error: Exception) -> float:
-        """Called after a renewal that failed. Return the seconds until the next attempt."""
+        """Return the seconds until the next attempt. Called after a renewal that failed."""
 
     def owner_is_gone(self) -> bool:
-        """Return whether the owner is gone, so that nothing will stop the thread."""
+        """Return whether the owner has ended, so that nothing will stop the thread."""
 
     def ended(self, error: BaseException | None) -> None:
-        """Called when the thread ends without having been stopped."""
+        """Note that the thread ends without having been stopped."""
 
 
 class LeaseThread:
@@ -71,11 +71,11 @@ class LeaseThread:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
+        """True while the thread runs."""
         return self._thread.is_alive()
 
     def join(self, seconds: float) -> None:
-        """Wait until the thread has closed its connection, at most ``seconds``: it may be stuck in a
+        """Wait at most ``seconds`` until the thread has closed its connection: it may be stuck in a
         command."""
         if self._thread.ident is not None:
             self._thread.join(seconds)

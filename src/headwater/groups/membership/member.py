@@ -1,4 +1,4 @@
-"""A member of a consumer group; creating a group, agreeing on its settings, creating it again."""
+"""Members of a consumer group. They create the group, agree on its settings, and create it again if it vanishes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from headwater.groups.protocol.operation import (
     server_ms,
 )
 from headwater.groups.protocol.scripts import RETIRE
-from headwater.messages import delays_key, due_key, group_backup_key, group_settings_key
+from headwater.messages.keys import delays_key, due_key, group_backup_key, group_settings_key
 
 CLAIM_AFTER_FIELD = "claim_after_ms"
 
 SEEN_FIELD = "seen_at"
-"""When a worker of the group was last seen, in Unix milliseconds of the server. Written at the start of a worker;
-while workers run, the time of the group's backup shows it every two seconds (`backup_writer`)."""
+"""Field with the time when a worker of the group last started, in Unix milliseconds of the server. While workers run,
+the time of the group's backup shows it every two seconds (`backup_writer`)."""
 
 MARK_FIELD = "made"
-"""A random word that changes whenever a worker creates the group again: the group's *mark*."""
+"""Field with the group's *mark*, a random word that changes whenever a worker creates the group again."""
 
 
 SEEN_MS = 5_000
-"""How often a running worker is seen at least, on a busy machine too. The idle times of consumers do not
-show it: on Redis 7.0, a read that finds nothing neither creates a consumer nor counts as seen."""
+"""Milliseconds within which a running worker is seen, even on a busy machine. The idle times of consumers do
+not show it: on Redis 7.0, a read that finds nothing neither creates a consumer nor counts as seen."""
 
 BACKUP_VALID_MS = 600_000
-"""Age from which a backup is ignored: its workers stopped long ago."""
+"""Age in milliseconds from which a backup is ignored, because its workers stopped long ago."""
 
 _REPLACE = Script(
     """
@@ -82,12 +82,12 @@ class Member:
 
     @cached_property
     def keys(self) -> list[str]:
-        """The keys that the scripts of a group touch."""
+        """Keys that the scripts of a group touch."""
         return [self.stream, delays_key(self.stream, self.group)]
 
     @cached_property
     def claim_keys(self) -> list[str]:
-        """The keys that the claiming scripts of a group touch."""
+        """Keys that the claiming scripts of a group touch."""
         former = due_key(self.stream, self.group)
         return [*self.keys, former, group_settings_key(self.stream, self.group)]
 
@@ -104,7 +104,7 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
     A new group begins after ``position``, by default with the first entry of the stream; ``$`` is the
     stream's last id. All workers of a group must use the same ``claim_after``: otherwise one would claim
     entries that another still owns by its own value. A different value in the group's settings is replaced
-    if no consumer was seen for that time; if one was, this raises `DeclarationError`.
+    if no consumer was seen for that time; otherwise this raises `DeclarationError`.
     """
     key = _settings(member)
     replies = yield [
@@ -140,13 +140,13 @@ class Remade(NamedTuple):
     """Ids of unsettled entries that this member owns again."""
     mark: bytes | None
     made: bool = True
-    """This member created the group. False if another worker had just done so."""
+    """True if this member created the group; False if another worker had just done so."""
     replaced: bool = False
-    """Another client had destroyed the group and created it again."""
+    """True if another client had destroyed the group and created it again."""
     restored: int = 0
-    """How many pending entries were restored from the backup."""
+    """Number of pending entries that were restored from the backup."""
     age_ms: int = 0
-    """The age of that backup."""
+    """Age of that backup, in milliseconds."""
 
 
 def rejoin(
@@ -162,12 +162,12 @@ def rejoin(
     group, restore them in the new one.
 
     ``unsettled`` are ids with their delivery counts, ``seen`` is the greatest id that was ever delivered to
-    this member. ``handed_back`` are ids that this member handed back lately; in the backup it may still own
+    this member. ``handed_back`` are ids that this member handed back recently; in the backup it may still own
     them. ``mark`` is a new random word, by which other workers notice that the group was created again.
 
     The group continues at the position of the last backup (`group_backup`), and the backup's entries are
     pending again: delayed entries, and those of other workers, dead workers included. Without a backup it
-    continues just below the smallest unsettled id, or after ``seen`` if there is none. It starts
+    continues just below the smallest unsettled id, or after ``seen`` if nothing is unsettled. It starts
     from the beginning if the stream's last id is smaller, because the stream was deleted and written again.
     """
     backup_key = group_backup_key(member.stream, member.group)
@@ -199,7 +199,7 @@ def rejoin(
         if backup is None or backup.floor is None:
             position = max(position, StreamID.parse(there[b"last-delivered-id"]))
         make = ["XGROUP", "SETID", member.stream, member.group, str(position)]
-    # In one step: a worker that dies here has created everything or nothing.
+    # This is one step: a worker that dies here has created everything or nothing.
     replies = yield [
         ["MULTI"],
         ["HSET", _settings(member), MARK_FIELD, mark],
@@ -218,8 +218,8 @@ def rejoin(
 
 
 def _valid(reply: Any, now: int | None, last: StreamID) -> GroupBackup | None:
-    """Return the backup in HMGET's reply, or None if there is none that can be used: it is too old, or
-    beyond the stream's ``last`` id."""
+    """Return the backup in HMGET's reply. Return None if it cannot be used: it is missing, too old, or beyond
+    the stream's ``last`` id."""
     backup = None if now is None or isinstance(reply, Refused) else parse(reply)
     if now is None or backup is None:
         return None
@@ -242,7 +242,7 @@ def _from_backup(
     handed_back: Collection[bytes],
 ) -> list[Command]:
     """Return the commands that restore pending entries for their former owners. Entries that this member
-    owned are left out: it knows their current state."""
+    owned are left out, because it knows their current state."""
     mine = {one[0] for one in unsettled}
     me = member.consumer.encode()
     commands: list[Command] = []
@@ -273,7 +273,7 @@ def _from_backup(
 def look_again(
     member: Member, *, unsettled: Sequence[tuple[bytes, int]], mark: bytes | None
 ) -> Operation[tuple[bytes | None, set[bytes]]]:
-    """Check by its mark whether another member created the group again. If so, make this member own its
+    """Check by the group's mark whether another member created it again. If so, make this member own its
     unsettled entries again, as `rejoin` does. Return the current mark and the ids that it owns again."""
     replies = yield [["HGET", _settings(member), MARK_FIELD]]
     found: bytes | None = accepted(replies[0])
@@ -310,7 +310,7 @@ def _settings(member: Member) -> str:
 
 
 def _has_group(reply: Any, group: str) -> bool:
-    """Return whether XINFO GROUPS lists the group; False if there is no stream, or XINFO is forbidden."""
+    """Return whether XINFO GROUPS lists the group; False if the stream is missing, or XINFO is forbidden."""
     return _group(reply, group) is not None
 
 
@@ -342,7 +342,7 @@ def _announce(member: Member, now: int | None) -> list[Command]:
 def _replace(member: Member, announced: int) -> Operation[None]:
     """Replace the announced ``claim_after`` by this member's, if no consumer uses it any more.
 
-    Raises `DeclarationError` if one does.
+    Raises `DeclarationError` if a consumer still uses it.
     """
     silence = announced + SEEN_MS
     words: list[Word] = [member.group, announced, member.claim_after_ms, silence, SEEN_MS]

@@ -1,11 +1,11 @@
-"""Which commands the server has, asked once for each connection.
+"""The capabilities of a server: the commands that it has, asked once for each connection.
 
 There are two levels. Code outside this package need not know which one it uses:
 
     Headwater       XSETTLE, XRENEW, XRETIRE, and XREADGROUP CLAIM
     Redis, Valkey   claims and settlements in Lua
 
-XREADGROUP CLAIM of Redis 8.4 is not used: its reply does not name the entry's former owner, so it is unknown
+XREADGROUP CLAIM of Redis 8.4 is not used. Its reply does not name the entry's former owner, so it is unknown
 whether that owner released the entry or stopped renewing it.
 """
 
@@ -23,19 +23,19 @@ OLDEST = (7, 0)
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a server can do. ``server`` is its name for people: ``redis 8.2.3``."""
+    """The capabilities of a server. ``server`` is its name and version for people: ``redis 8.2.3``."""
 
     verbs: bool
-    """It has XSETTLE, XRENEW and XRETIRE, and so Headwater's XREADGROUP CLAIM."""
+    """True if it has XSETTLE, XRENEW and XRETIRE, and so Headwater's XREADGROUP CLAIM."""
     cluster: bool
-    """It is a cluster: a command or script may touch keys of one hash slot only."""
+    """True if it is a cluster, where a command or script may touch keys of one hash slot only."""
     server: str
     deletes_acked: bool = False
-    """It has XDELEX ACKED, which deletes entries that every group has acknowledged."""
+    """True if it has XDELEX ACKED, which deletes entries that every group has acknowledged."""
 
 
 def probe() -> Operation[Capabilities]:
-    """Ask the server what it can do. This changes nothing.
+    """Ask the server for its capabilities. This changes nothing.
 
     Raises `HeadwaterError` if the server is too old.
     """
@@ -45,7 +45,7 @@ def probe() -> Operation[Capabilities]:
     ]
     info = info_fields(replies[1])
     if isinstance(replies[0], Refused):
-        # A user without the right to COMMAND. A server that has a command says that its arguments are missing.
+        # The user has no right to COMMAND. A server that has a command replies that its arguments are missing.
         short: list[Command] = [["XSETTLE"], ["XRENEW"], ["XRETIRE"], ["XDELEX"]]
         answers = yield short
         replies = [[None if "unknown command" in str(one) else [] for one in answers], replies[1]]
@@ -82,7 +82,7 @@ def _list(reply: Any) -> list[Any]:
 
 
 def info_fields(reply: Any) -> dict[str, str]:
-    """Return the fields of INFO's reply; none if the server refuses it.
+    """Return the fields of INFO's reply; an empty dict if the server refuses it.
 
     >>> info_fields(b"# Server\\r\\nredis_version:8.2.3\\r\\n")
     {'redis_version': '8.2.3'}

@@ -1,6 +1,6 @@
-"""How many entries are read together, so that their content takes a few megabytes.
+"""Chooses how many entries are read together, so that their content takes a few megabytes.
 
-A page of ids is short, and the entries may have 10 MB each.
+A page of ids is short, but the entries may have 10 MB each.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import TypeVar
 T = TypeVar("T")
 
 FIRST_ENTRIES = 10
-"""How many entries are read first. The next ones adapt to the size of those before."""
+"""Number of entries of the first read. Later reads adapt to the size of the entries before."""
 
 MOST_ENTRIES = 500
 
 CONTENT_BYTES = 4_000_000
-"""About how much content is read together."""
+"""Approximate size of the content of one read, in bytes."""
 
 
 class ContentPages:
-    """The number of entries of the next read."""
+    """Adapts the number of entries of each read. ``entries`` is the number for the next one."""
 
     def __init__(self) -> None:
         self.entries = FIRST_ENTRIES
 
     def of(self, ids: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Yield parts of ``ids``. Between two of them, `read` is given the entries of the first."""
+        """Yield parts of ``ids``. Between two parts, the caller passes the entries of the first one to `read`."""
         first = 0
         while first < len(ids):
             part = ids[first : first + self.entries]
@@ -34,14 +34,14 @@ class ContentPages:
             yield part
 
     def read(self, entries: Sequence[Sequence[bytes]]) -> int:
-        """Adapt to entries that were read, each as its fields and values. Return their size.
+        """Adapt to entries that were read, each as its fields and values. Return their size in bytes.
 
         >>> pages = ContentPages()
         >>> pages.read([[b"f", bytes(1_000_000)]] * 10), pages.entries
         (10000010, 3)
         """
         size = sum(len(word) for fields in entries for word in fields)
-        if size:  # else all were gone
+        if size:  # otherwise all were gone
             fitting = len(entries) * CONTENT_BYTES // size
             self.entries = max(1, min(MOST_ENTRIES, fitting))
         return size

@@ -9,22 +9,22 @@ from headwater.groups.protocol.operation import Operation, Refused, accepted
 
 
 class StreamMissing(HeadwaterError):
-    """There is no such stream: no such key, or it has a value of another type."""
+    """Raised for a stream that does not exist: its key is missing or has a value of another type."""
 
 
 class GroupMissing(HeadwaterError):
-    """The stream has no such group."""
+    """Raised if the stream does not have the group."""
 
 
 def partitions_of(stream: str) -> Operation[str]:
-    """Return the name of the stream's first partition, quoted for a shell; empty if there is none."""
+    """Return the name of the stream's first partition, quoted for a shell; empty without partitions."""
     first = f"{stream}.{{0}}"
     replies = yield [["EXISTS", first]]
     return f"'{first}'" if accepted(replies[0]) else ""
 
 
 def missing(stream: str) -> Operation[StreamMissing]:
-    """Return the error about a stream that does not exist."""
+    """Return the error for a stream that does not exist."""
     first = yield from partitions_of(stream)
     advice = "look at the name and the address"
     if first:
@@ -33,7 +33,7 @@ def missing(stream: str) -> Operation[StreamMissing]:
 
 
 def of_stream(reply: Any, stream: str) -> Operation[Any]:
-    """Return the reply to a command that reads ``stream``. Raises `StreamMissing`, or another error that it is."""
+    """Return the reply to a command that reads ``stream``. Raises `StreamMissing`, or the error reply."""
     if isinstance(reply, Refused):
         if "no such key" in str(reply).lower():
             raise (yield from missing(stream))

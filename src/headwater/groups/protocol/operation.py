@@ -6,10 +6,10 @@
 Rule 1. An operation is a generator. It yields a list of commands, which are sent together, and receives
         the list of their replies. Its return value is its result.
 Rule 2. An error reply is a value in the list of replies, a `Refused`, and the operation decides what to do.
-        The driver raises a broken connection to its caller and closes the operation. It never repeats a
-        command that may have run.
-Rule 3. An operation may be closed at any of its yields: the commands before it leave the group in a
-        consistent state.
+        If the connection breaks, the driver raises the error to its caller and closes the operation. It never
+        repeats a command that may have run.
+Rule 3. An operation may be closed at any of its yields. The commands that it has sent until then leave the
+        group in a consistent state.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Operation: TypeAlias = Generator[list[Command], list[Any], T]
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the items in lists of at most ``size``, for commands that are sent together. `itertools` has this from
-    Python 3.12 on.
+    """Yield the items in lists of at most ``size``, for commands that are sent together. From Python 3.12 on,
+    `itertools` has this.
 
     >>> list(batched("abcde", 2))
     [['a', 'b'], ['c', 'd'], ['e']]
@@ -49,7 +49,7 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 class Refused(HeadwaterError):
-    """The server replied to a command with an error. ``code`` is its first word (``NOGROUP``)."""
+    """Error reply of the server to a command. ``code`` is its first word (``NOGROUP``)."""
 
     def __init__(self, text: str, code: str = "") -> None:
         super().__init__(text)
@@ -58,18 +58,18 @@ class Refused(HeadwaterError):
 
 
 class GroupVanished(Refused):
-    """The stream or the group is gone: deleted, flushed, or destroyed while workers used it."""
+    """Raised if the stream or the group was deleted, flushed, or destroyed while workers used it."""
 
 
 def accepted(reply: Any) -> Any:
-    """Return the reply. Raise it if it is an error; a missing group is a `GroupVanished`."""
+    """Return the reply, or raise it if it is an error. For a missing group the error is a `GroupVanished`."""
     if isinstance(reply, Refused):
         raise reply
     return reply
 
 
 def server_ms(reply: Any) -> int:
-    """Return the server's time in Unix milliseconds, given the reply to TIME. Raises its error.
+    """Return the server's time in Unix milliseconds, given the reply to TIME. Raises an error reply.
 
     >>> server_ms([b"1526569258", b"55300"])
     1526569258055
@@ -87,7 +87,7 @@ def executed(replies: Sequence[Any]) -> list[Any]:
 
 
 def single(*command: Word) -> Operation[Any]:
-    """Send one command and return its reply. Raises its error."""
+    """Send one command and return its reply. Raises an error reply."""
     replies = yield [command]
     return accepted(replies[0])
 
@@ -100,7 +100,7 @@ class Script:
 
     @cached_property
     def digest(self) -> str:
-        """The name by which a server knows the script."""
+        """SHA-1 of the text, by which a server knows the script."""
         import hashlib
 
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
@@ -108,9 +108,8 @@ class Script:
     def call(
         self, keys: Sequence[Word], arguments: Iterable[Word], *, large: bool = False
     ) -> Operation[Any]:
-        """Run the script and return its reply. It is not repeated if the connection breaks: that is raised.
-
-        ``large`` arguments are not sent twice to a server that does not know the script."""
+        """Run the script and return its reply. If the connection breaks, the call is not repeated, and the error is
+        raised. With ``large``, the arguments are not sent twice to a server that does not know the script."""
         words = [len(keys), *keys, *arguments]
         commands: list[Command] = [["EVALSHA", self.digest, *words]]
         if large:
@@ -134,7 +133,7 @@ def mapping(reply: Any) -> dict[bytes, Any]:
 def run(client: redis.Redis | DirectConnection, operation: Operation[T]) -> T:
     """Run an operation on a client and return its result.
 
-    Raises what the operation raises, and what the client raises of a lost connection.
+    Raises what the operation raises, and the client's error for a lost connection.
     """
     try:
         commands = next(operation)
@@ -150,17 +149,17 @@ def run(client: redis.Redis | DirectConnection, operation: Operation[T]) -> T:
 def run_together(
     client: redis.Redis | DirectConnection, operations: Iterable[Operation[T]]
 ) -> list[T]:
-    """Run operations that are independent of each other: what they send next goes in one request.
+    """Run operations that are independent of each other, and send their next commands in one request.
 
-    Raises what one of them raises, after closing the others; so they must be such that they may be closed
-    (rule 3).
+    If one of them raises an error, the others are closed and the error is raised. So each must be one that may be
+    closed (rule 3).
     """
     return run(client, _together(operations))
 
 
 def together(operations: Iterable[Operation[T]]) -> Operation[list[T | HeadwaterError]]:
-    """Run operations that are independent of each other: what they send next goes in one request. Return their
-    results in order. One that raises a `HeadwaterError` has this as its result, and the others continue.
+    """Run operations that are independent of each other, and send their next commands in one request. Return their
+    results in order. If one raises a `HeadwaterError`, the error is its result, and the others continue.
     """
     return _together([_caught(one) for one in operations])
 
@@ -239,10 +238,10 @@ Exchange: TypeAlias = Callable[[list[Command]], Awaitable[list[Any]]]
 
 
 class Exchanging(Protocol):
-    """A connection that several tasks share."""
+    """A connection that several tasks share, for `perform`."""
 
     async def exchange(self, commands: list[Command], /) -> list[Any]:
-        """Send commands together; return their replies, as `exchange`."""
+        """Send commands together; return their replies, as `exchange` does."""
         ...
 
 
@@ -267,10 +266,11 @@ async def exchange(client: Any, commands: Sequence[Command]) -> list[Any]:
 
 
 def _wire(command: Command) -> list[Word]:
-    """Return the command as redis-py is to send it.
+    """Return the command in the form that redis-py is given.
 
-    Its name is bytes: redis-py converts the replies of commands whose name is a str; unconverted replies are faster,
-    and the same in either protocol version. So is text that is not ASCII: redis-py cannot encode all names.
+    The name is bytes, because redis-py converts the replies of commands whose name is a str. Unconverted replies are
+    faster, and the same in either protocol version. Text that is not ASCII is bytes too: redis-py cannot encode all
+    names.
     """
     words = [one if type(one) is not str or one.isascii() else bytes_of(one) for one in command]
     name = words[0]
@@ -279,8 +279,8 @@ def _wire(command: Command) -> list[Word]:
 
 
 def _judged(reply: Any) -> Any:
-    """Return the reply, a redis-py error reply as `Refused`. Raises connection errors, which the replies of
-    a pipeline may contain."""
+    """Return the reply, with an error reply of redis-py converted to `Refused`. Raises connection errors, which
+    the replies of a pipeline may contain."""
     if not isinstance(reply, Exception) or isinstance(reply, Refused):
         return reply
     from redis.exceptions import ResponseError
@@ -296,7 +296,7 @@ def _judged(reply: Any) -> Any:
 
 
 def refused(text: str, code: str = "") -> Refused:
-    """Return the error for the text of an error reply."""
+    """Return the exception for the text of an error reply."""
     if "NOGROUP" in text[:20]:
         return GroupVanished(text, "NOGROUP")
     if text.startswith("ERR "):
@@ -308,7 +308,7 @@ _DENIED = re.compile(r"'([^' ]+)(?: ([^']+))?' (?:command|subcommand)|access a (
 
 
 def naming_rules(replies: list[Any], commands: Sequence[Command]) -> list[Any]:
-    """Return the replies. A denial by an ACL names the rule that the user needs."""
+    """Return the replies, after adding to each denial by an ACL the rule that the user needs."""
     for number, reply in enumerate(replies):
         if isinstance(reply, Refused) and reply.code == "NOPERM":
             replies[number] = Refused(f"{reply}; {_rule(str(reply), commands[number])}", "NOPERM")
@@ -316,7 +316,7 @@ def naming_rules(replies: list[Any], commands: Sequence[Command]) -> list[Any]:
 
 
 def _rule(text: str, command: Command) -> str:
-    """Return which rule a denied command needs.
+    """Return advice with the rule that a denied command needs.
 
     >>> _rule("User bob has no permissions to run the 'xinfo|groups' command", ["XINFO", "GROUPS", "s"])
     'the user needs the rule +xinfo|groups'

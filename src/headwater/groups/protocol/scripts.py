@@ -1,7 +1,7 @@
 """Headwater's commands as Lua scripts, for Redis and Valkey. Each script is one atomic step.
 
-Rule 1. XPENDING with one id and one consumer checks the owner before anything changes; without a consumer,
-        whether the entry is pending.
+Rule 1. XPENDING with one id and one consumer checks the owner before anything changes. Without a consumer, it
+        checks whether the entry is pending.
 Rule 2. A delayed or released entry is *parked*: the consumer ``hw.parked`` owns it, with an idle time by
         which it can be claimed when it is due. The sorted set of delays has its due time as the score, so
         that a claim reads only due entries.

@@ -1,4 +1,4 @@
-"""What to do about an error of the store: one table for every step of a member of a group.
+"""The remedies for errors of the store: one table for every step of a member of a group.
 
     WAIT        the store cannot do this now: wait and repeat
     RECONNECT   the connection is broken, or its server cannot do this: connect again and repeat
@@ -22,7 +22,7 @@ from headwater.groups.protocol.operation import GroupVanished, Refused
 
 
 class Remedy(Enum):
-    """What to do about an error; the module describes them."""
+    """The remedy for an error; the module's docstring describes each."""
 
     WAIT = "wait"
     RECONNECT = "reconnect"
@@ -44,7 +44,7 @@ class Step(Enum):
 
 
 WRITES_REFUSED: Final = frozenset({"OOM", "MISCONF", "NOREPLICAS"})
-"""Codes of a store that can be read and refuses writes."""
+"""Error codes of a store that can be read but refuses writes."""
 
 CREDENTIALS: Final = frozenset({"WRONGPASS", "NOAUTH"})
 
@@ -84,7 +84,7 @@ OTHERWISE: Final[dict[Step, Remedy]] = {
 
 
 def remedy(error: BaseException, step: Step) -> Remedy:
-    """Return what to do about ``error`` at ``step``.
+    """Return the remedy for ``error`` at ``step``.
 
     >>> remedy(Refused("OOM command not allowed when used memory > 'maxmemory'."), Step.SETTLE)
     <Remedy.WAIT: 'wait'>

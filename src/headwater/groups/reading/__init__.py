@@ -1,4 +1,4 @@
-"""Which entries a member gets: new ones, idle ones that it claims, in order, within limits, and no poison.
+"""Chooses the entries that a member gets: new ones and claimed ones, in order, within limits, without poison.
 
 It imports protocol and membership. Start with claiming.py.
 """

@@ -1,11 +1,11 @@
-"""Reading new entries and claiming idle ones, in one loop.
+"""Reads new entries and claims idle ones, in one loop.
 
 A *silent* owner has not read, claimed or renewed anything for ``claim_after``.
 
 Rule 1. A claim never takes an entry that was renewed less than ``claim_after`` ago, nor one of the
         member's own.
-Rule 2. A claimed entry comes with its delivery count, and with whether its former owner released or
-        delayed it, or was silent. Only a silent owner may have died.
+Rule 2. A claimed entry comes with its delivery count, and with a flag: whether its former owner was silent,
+        or released or delayed the entry. Only a silent owner may have died.
 Rule 3. A blocking read returns, at the latest, when the next claim is due.
 Rule 4. On a server that does not claim while it reads, a claim looks only at due entries and at silent
         consumers, so its cost does not depend on the number of delayed entries. Once a minute, one member
@@ -24,28 +24,28 @@ from headwater.groups.membership.member import Member
 from headwater.groups.protocol.content import ContentPages
 from headwater.groups.protocol.operation import Command, Operation, Refused, Word, accepted
 from headwater.groups.protocol.scripts import CLAIM, SWEEP
-from headwater.messages import PARKED_CONSUMER
+from headwater.messages.keys import PARKED_CONSUMER
 
 T = TypeVar("T")
 Id = TypeVar("Id", str, bytes)
 
 SCAN_ROWS = 1_000
-"""Pending entries that one step of a sweep examines: half a millisecond of the server's time."""
+"""Number of pending entries that one step of a sweep examines: half a millisecond of the server's time."""
 
 BETWEEN_STEPS_MS = 5
-"""Pause between the steps of a sweep over a long pending entries list."""
+"""Pause between the steps of a sweep over a long pending entries list, in milliseconds."""
 
 MAX_BLOCK_MS = 5_000
-"""Longest time for which a read blocks, so that a connection that died silently is noticed."""
+"""Maximum time for which a read blocks, in milliseconds, so that a connection that died silently is noticed."""
 
 RELEASED_IDLE_MS = 10**11
-"""Idle times from here on mean a released entry: its delivery time is 0, so its idle time is the Unix
-time."""
+"""Idle time in milliseconds from which an entry is a released one: its delivery time is 0, so its idle time is
+the Unix time."""
 
 HISTORY_ROWS = 1_000
 
 SWEEP_SECONDS = 60.0
-"""How often the whole pending entries list is examined."""
+"""Interval at which the whole pending entries list is examined, in seconds."""
 
 Gone = Callable[[Sequence[bytes]], None]
 """Called with the ids of pending entries that were deleted or trimmed from the stream."""
@@ -60,21 +60,21 @@ class Delivered(NamedTuple):
     delivery_count: int
     """The delivery count, this delivery included."""
     claimed: bool
-    """The entry was pending before this read."""
+    """True if the entry was pending before this read."""
     from_silent: bool
-    """The entry was claimed from an owner that neither released nor delayed it."""
+    """True if the entry was claimed from an owner that neither released nor delayed it."""
 
 
 def _made(values: tuple[bytes, list[bytes], int, bool, bool]) -> Delivered:
-    """Return a `Delivered` of these values. Its constructor is a function in Python, which costs more."""
+    """Return a `Delivered` of these values. This is faster than its constructor, which is a Python function."""
     return tuple.__new__(Delivered, values)
 
 
 class MemberReader:
     """Reads and claims for one member. Remembers the position of its sweep.
 
-    ``now`` is the caller's monotonic time in seconds. ``looks_for_gone``: on servers that claim while they
-    read, look for pending entries that are gone from the stream. This examines every delayed entry.
+    ``now`` is the caller's monotonic time in seconds. With ``looks_for_gone``, on servers that claim while they
+    read, it looks for pending entries that are gone from the stream. This examines every delayed entry.
     """
 
     def __init__(self, member: Member, *, gone: Gone, looks_for_gone: bool = True) -> None:
@@ -82,30 +82,30 @@ class MemberReader:
         self._gone = gone
         self._looks_for_gone = looks_for_gone
         self._place = "-"
-        """Where the sweep continues; "" if there is none. A new reader begins with a sweep: an earlier
-        version may have parked entries in another way."""
+        """Id at which the sweep continues; "" if no sweep runs. A new reader begins with a sweep, because an
+        earlier version may have parked entries in another way."""
         self._cursor = "0"
         self._more = False
         self._pass_at = 0.0
         self._expected = inf
         """The earliest time given to `expect` since the last claim was sent."""
         self._waits_until = 0.0
-        """When the last read returns at the latest, if the server does not wake it for a claim."""
+        """Time at which the last read returns at the latest, if the server does not wake it for a claim."""
         self._sweep_at = 0.0
         self._looked_to = b"-"
 
     @property
     def claim_interval_ms(self) -> int:
-        """How late a claim may be, in milliseconds, if the server does not wake a reader for it."""
+        """Maximum delay of a claim, in milliseconds, if the server does not wake a reader for it."""
         return claim_interval_ms(self.member)
 
     @property
     def late(self) -> bool:
-        """Whether the current read blocks for longer than until the next claim is due."""
+        """True if the current read blocks beyond the time at which the next claim is due."""
         return self._pass_at < self._waits_until
 
     def expect(self, due: float) -> None:
-        """Record that an entry can be claimed at ``due``: one that this member delayed itself."""
+        """Record that an entry can be claimed at ``due``, because this member delayed it itself."""
         self._pass_at = min(self._pass_at, due)
         self._expected = min(self._expected, due)
 
@@ -115,7 +115,7 @@ class MemberReader:
             self._pass_at = max(self._pass_at, until)
 
     def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:
-        """Return up to ``limit`` entries. Waits for the first one, at most `MAX_BLOCK_MS`.
+        """Return up to ``limit`` entries. Waits at most `MAX_BLOCK_MS` for the first one.
 
         Raises `GroupVanished` if the group is gone.
         """
@@ -126,7 +126,7 @@ class MemberReader:
 
     @property
     def passing(self) -> bool:
-        """Whether there is more to claim now. In Lua a sweep takes several steps."""
+        """True if more can be claimed now. In Lua a sweep takes several steps."""
         return not self.member.able.verbs and (bool(self._place) or self._more)
 
     def poll(
@@ -134,8 +134,8 @@ class MemberReader:
     ) -> Operation[list[Delivered]]:
         """Return up to ``limit`` entries that are available now, without waiting.
 
-        Without ``claims``, only new entries. Without ``new``, only claimed ones; but a server that claims
-        while it reads returns new entries after the claimed ones.
+        Without ``claims``, these are only new entries. Without ``new``, they are only claimed ones, except that
+        a server that claims while it reads returns new entries after the claimed ones.
         """
         if claims and self.member.able.verbs:
             yield from self._drop_gone(now)
@@ -165,8 +165,8 @@ class MemberReader:
         """Acknowledge claimable entries that are gone from the stream, a page at a time.
 
         CLAIM skips them, so they would stay pending for ever. A worker that still handles such an entry
-        renews it, so it is not claimable. Delayed entries are examined when they are due, or if they were
-        trimmed: entries below the first one of the stream are gone.
+        renews it, so it is not claimable. Delayed entries are examined when they are due, and at once if their
+        ids are below the first one of the stream, because they were trimmed.
         """
         if now < self._sweep_at or not self._looks_for_gone:
             return
@@ -182,7 +182,7 @@ class MemberReader:
         self._sweep_at = now + (claim_interval_ms(member) / 1000 if more else SWEEP_SECONDS)
         if not ids:
             return
-        # Empty on a server without XDELAYED, or if an ACL rule forbids it.
+        # The list is empty on a server without XDELAYED, or if an ACL rule forbids it.
         delayed = [] if isinstance(replies[1], Refused) else replies[1]
         waiting = {row[0] for row in delayed if row[1] > 0}
         first = MAX_ID
@@ -212,7 +212,7 @@ class MemberReader:
         return found
 
     def _claim(self, limit: int, now: float) -> Operation[list[Delivered]]:
-        """Claim due entries and those of silent consumers; then take a step of the sweep, if one runs."""
+        """Claim due entries and those of silent consumers. Then take a step of the sweep, if one runs."""
         every = int(SWEEP_SECONDS * 1000)
         self._expected = inf
         found = yield from _unless_moving(
@@ -230,7 +230,7 @@ class MemberReader:
         if following >= 0:
             pause = min(pause, following)
         if self._place:
-            # After the last step too: it may have found due entries.
+            # This holds after the last step too: it may have found due entries.
             pause = min(pause, BETWEEN_STEPS_MS)
             if len(rows) < limit:
                 rows += yield from self._sweep(limit - len(rows))
@@ -273,8 +273,8 @@ class MemberReader:
 
 
 def _unless_moving(claim: Operation[T]) -> Operation[T | None]:
-    """Return the result of a claim, or None while the slot of its keys migrates to another node. Commands
-    that name a missing key then fail with TRYAGAIN; reading new entries works."""
+    """Return the result of a claim, or None while the slot of its keys migrates to another node. Meanwhile
+    commands that name a missing key fail with TRYAGAIN; reading new entries works."""
     try:
         return (yield from claim)
     except Refused as error:
@@ -284,13 +284,13 @@ def _unless_moving(claim: Operation[T]) -> Operation[T | None]:
 
 
 def claim_interval_ms(member: Member) -> int:
-    """Return how often a member looks for claimable entries, if the server does not wake it for them."""
+    """Return the milliseconds between two looks for claimable entries, if the server does not wake the member."""
     return max(20, min(500, member.claim_after_ms // 20))
 
 
 def gone_from(stream: str, ids: Sequence[Id]) -> Operation[list[Id] | None]:
-    """Return those ids that a stream of Headwater does not have, without reading the entries of the others. None if
-    an ACL rule forbids XSPLIT."""
+    """Return those of ``ids`` that a stream of Headwater does not have, without reading entries. Return None if an ACL
+    rule forbids XSPLIT."""
     commands: list[Command] = [["XSPLIT", stream, one, one, 1] for one in ids]
     replies = (yield commands) if commands else []
     if any(isinstance(reply, Refused) for reply in replies):
@@ -299,7 +299,7 @@ def gone_from(stream: str, ids: Sequence[Id]) -> Operation[list[Id] | None]:
 
 
 def _gone_by_reading(stream: str, ids: Sequence[bytes]) -> Operation[list[bytes]]:
-    """Return those ids that a stream does not have. Reads a few megabytes at a time."""
+    """Return those of ``ids`` that a stream does not have. Reads a few megabytes at a time."""
     gone: list[bytes] = []
     pages = ContentPages()
     for part in pages.of(ids):
@@ -345,12 +345,12 @@ def recover(
     start: bytes = b"-",
     limit: int | None = None,
 ) -> Operation[tuple[list[Delivered], list[bytes]]]:
-    """Return the entries that this member owns and that are not in ``known``: those of a reply that was lost
-    with a connection.
+    """Return the entries that this member owns and that are not in ``known``, such as those of a reply that was
+    lost with a connection; and the ids of its entries that are gone from the stream, for `drop_gone`.
 
-    Their delivery counts stay as they are: the lost reply was this delivery. The former owner of a claimed
-    entry is unknown then, so no death is inferred from it. Second, return the ids of entries that are gone
-    from the stream, for `drop_gone`. Examines at most ``limit`` pending entries, from ``start`` on.
+    The delivery counts stay as they are, because the lost reply was this delivery. The former owner of a
+    claimed entry is unknown then, so no death is inferred from it. Examines at most ``limit`` pending entries,
+    from ``start`` on.
     """
     rows = yield from owned(member, start=start, limit=limit)
     unknown = [row for row in rows if row[0] not in known]

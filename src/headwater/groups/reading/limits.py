@@ -1,4 +1,4 @@
-"""Limits of a group: how often its entries may start, and how many may run at once, in all its workers together.
+"""Limits of a group in all its workers together: the rate at which its entries start, and the number that run at once.
 
     RATES   per limited key a string, two times in microseconds of the server:
                 ``run``: all tokens up to then are given away      ──▶ an entry that runs, now or in a moment
@@ -7,18 +7,17 @@
             the group a hash of the keys with a line → how many places each has
 
 Rule 1. One script decides about all limits of an entry: it takes a token of each, or none.
-Rule 2. The tokens of a key come at regular times. ``burst`` of them can be unused (the generic cell rate algorithm,
-        ITU-T I.371). So no more than ``burst`` + rate times t entries get a token within any time t.
-Rule 3. With a key, an entry that must wait is parked, and gets a time of its own in the line of its key. When it is due
-        it needs a token like any other. A new entry does not overtake the line.
+Rule 2. The tokens of a key come at regular times, and up to ``burst`` of them can be unused (the generic cell rate
+        algorithm, ITU-T I.371). So at most ``burst`` + rate times t entries get a token within any time t.
+Rule 3. An entry with a key that must wait is parked, with a due time of its own in the line of its key. When it is
+        due it needs a token like any other. A new entry does not overtake the line.
 Rule 4. An entry has a place while it is pending, its owner is the one that took the place, and this owner's lease is
-        valid. So whatever renews the entry keeps its place, and the place of a dead process is free after
-        ``claim_after``.
-Rule 5. An entry is in one line at most: of the first limit that denies it a place, those with keys first.
-Rule 6. A line is in the key of its places with ``:line``, and its ids in one with ``:waits``.
+        valid. So renewing the entry keeps its place, and the place of a dead process is free after ``claim_after``.
+Rule 5. An entry is in at most one line: that of the first limit that denies it a place. Limits with keys come first.
+Rule 6. A line is in the key of its places with the suffix ``:line``, and its ids are in one with ``:waits``.
         An entry without a key leaves the line when no live process has it.
-Rule 7. Who frees a place makes the first entry in line due now. A process that dies before it does so is made up
-        for by the next one that looks, every two seconds.
+Rule 7. The process that frees a place makes the first entry in line due now. If it dies before it does so, another
+        process does it: each looks every two seconds.
 """
 
 from __future__ import annotations
@@ -34,33 +33,33 @@ from headwater.groups.protocol.operation import (
     accepted,
     mapping,
 )
-from headwater.messages import delays_key, limit_key
+from headwater.messages.keys import delays_key, limit_key
 
 KEPT_MS = 7 * 86_400_000
-"""How long the places of a key are known after the last change: longer than any handler runs."""
+"""Time for which the places of a key are kept after the last change, in milliseconds: longer than any handler runs."""
 
 LAST_RESORT_MS = 3_600_000
-"""When an entry in line for a place is due if nobody makes it due: its workers have no limit any more."""
+"""Delay in milliseconds after which an entry in line is due by itself, in case its workers have no limit any more."""
 
 LOOKED_AT = 100
-"""How many keys with a line `look_after` looks at in one step."""
+"""Number of keys with a line that `look_after` examines in one step."""
 
 
 class Token(NamedTuple):
-    """A limit by rate for one key. Times in microseconds."""
+    """A limit by rate for one key. Times are in microseconds."""
 
     key: str
-    """Its key in the store."""
+    """The key of its state in the store."""
     every_us: float
-    """The time between two tokens."""
+    """Time between two tokens."""
     burst_us: float
-    """For how long tokens may be unused."""
+    """Time for which tokens may be unused."""
     in_line: bool
-    """Whether entries that wait are parked, each with a time of its own; else their process keeps them."""
+    """True if entries that wait are parked, each with its own due time; False if their process keeps them."""
 
 
 class LimitPlace(NamedTuple):
-    """A limit of what runs at once, for one key."""
+    """A limit of the number of entries that run at once, for one key."""
 
     key: str
     most: int
@@ -68,8 +67,8 @@ class LimitPlace(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What an entry must do. ``wait_us`` is the time until it may start, if it may; else until it is due, if it is
-    ``parked``, or until its process asks again."""
+    """The decision about an entry. ``wait_us`` is the time until the entry starts if ``starts``, until it is due if
+    ``parked``, and otherwise until its process asks again."""
 
     starts: bool
     wait_us: float
@@ -264,14 +263,14 @@ class Asked(NamedTuple):
 
     id: bytes
     horizon_us: int
-    """How long its process would keep it until its token comes."""
+    """Maximum time for which its process would keep it until its token comes, in microseconds."""
     was_in_line: bool
     tokens: Sequence[Token] = ()
     places: Sequence[LimitPlace] = ()
 
 
 def take_tokens(asked: Sequence[Asked]) -> Operation[list[Verdict]]:
-    """Take a token of each limit for each entry that may start within its horizon. Return what each must do."""
+    """Take a token of each limit for each entry that may start within its horizon. Return a verdict for each entry."""
     numbers: dict[Token, int] = {}
     words: list[Word] = []
     for one in asked:
@@ -288,8 +287,8 @@ def take_tokens(asked: Sequence[Asked]) -> Operation[list[Verdict]]:
 
 
 def take_places(member: Member, asked: Sequence[Asked]) -> Operation[list[int]]:
-    """Take a place of each limit for each entry that may start. Return for each entry 0 if it has its places, 1 if it is
-    in line, and so must be parked, 2 if it must ask again."""
+    """Take a place of each limit for each entry that may start. Return for each entry 0 if it has its places, 1 if it
+    is in line and so must be parked, 2 if it must ask again."""
     numbers: dict[LimitPlace, int] = {}
     words: list[Word] = []
     for one in asked:
@@ -304,7 +303,7 @@ def take_places(member: Member, asked: Sequence[Asked]) -> Operation[list[int]]:
 
 
 def free_places(member: Member, freed: Sequence[tuple[bytes, LimitPlace]]) -> Operation[int]:
-    """Give back places of entries that do not run any more. Return how many entries in line are due now."""
+    """Give back places of entries that no longer run. Return the number of entries in line that are due now."""
     by_place: dict[LimitPlace, list[bytes]] = {}
     for entry_id, place in freed:
         by_place.setdefault(place, []).append(entry_id)
@@ -317,8 +316,8 @@ def free_places(member: Member, freed: Sequence[tuple[bytes, LimitPlace]]) -> Op
 
 
 def look_after(member: Member, cursor: int) -> Operation[tuple[int, int]]:
-    """Make entries in line due for which a place is free because a process has died: of some keys, from ``cursor`` on.
-    Return how many, and the next cursor, 0 at the end."""
+    """Make entries in line due for the places of dead processes. Examines some keys from ``cursor`` on. Return the
+    number of entries, and the next cursor, 0 at the end."""
     replies = yield [["HSCAN", limit_key(member.stream, member.group), cursor, "COUNT", LOOKED_AT]]
     following, page = accepted(replies[0])
     if not page:
@@ -341,6 +340,6 @@ def _who(member: Member) -> list[Word]:
 
 
 def limit_state_key(stream: str, group: str, name: str, key: str) -> str:
-    """Return the key in the store of a limit for one limited key, which cannot be that of another with a suffix."""
+    """Return the key in the store of a limit for one limited key. It never equals that of another key with a suffix."""
     escaped = key.replace("%", "%25").replace(":", "%3A")
     return f"{limit_key(stream, group)}:{name}:{escaped}"

@@ -3,14 +3,14 @@
 Rule 1. The *reader's key* `{stream}:hw:reader:<group>` names the reader, and expires if it is not renewed.
         Only this reader reads and claims.
 Rule 2. Entries are claimed by id, so that the caller decides which entry is next. A former reader may have let
-        another one read while its handlers still run: its entries are claimed only when they were not renewed
-        for ``claim_after``, which is about when its key expires if it dies.
+        another one read while its own handlers still run. Its entries are claimed only when they were not
+        renewed for ``claim_after``, which is about when its key expires if it dies.
 Rule 3. Reading and claiming are transactions that fail if the reader's key has changed or expired since it
-        was checked: a process that was suspended in between gets nothing. They use plain commands, the same
+        was checked. So a process that was suspended in between gets nothing. They use plain commands, the same
         on every server, and need one connection for all their steps.
-Rule 4. An entry that is not pending is settled, unless the group will read it again: a failover has lost its
-        delivery, or an operator has moved the group back. Then the reader begins again, as if it had lost the
-        key. Otherwise the next entry of the line would begin before this one.
+Rule 4. An entry that is not pending is settled, unless the group will read it again because a failover has lost
+        its delivery, or an operator has moved the group back. Then the reader begins again, as if it had lost
+        the key. Otherwise the next entry of the line would begin before this one.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from headwater.groups.protocol.operation import (
     server_ms,
 )
 from headwater.groups.reading.claiming import Delivered, Gone, claim_interval_ms, drop_gone
-from headwater.messages import PARKED_CONSUMER, delays_key, group_reader_key
+from headwater.messages.keys import PARKED_CONSUMER, delays_key, group_reader_key
 
 PAGE = 500
-"""How many pending entries one step examines or claims."""
+"""Maximum number of pending entries that one step examines or claims."""
 
 _PARKED = PARKED_CONSUMER.encode()
 
@@ -45,17 +45,17 @@ class Claimed(NamedTuple):
 
     found: list[Delivered]
     waiting: dict[bytes, int]
-    """Entries that are not due → milliseconds until to try again."""
+    """Entries that are not due → milliseconds until the next attempt."""
     settled: list[bytes]
     """Entries that are no longer pending, or gone from the stream."""
 
 
 class NotTheReader(Exception):
-    """The reader's key names another consumer, or does not exist; or the group was moved back. Nothing was done."""
+    """Raised if this member does not have the reader's key, or if the group was moved back. Nothing was done."""
 
 
 def take_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
-    """Become the reader if there is none. Return whether this member is the reader now."""
+    """Become the reader if the group has none. Return whether this member is the reader now."""
     key = group_reader_key(member.stream, member.group)
     replies = yield [["SET", key, member.consumer, "NX", "PX", ttl_ms], ["GET", key]]
     accepted(replies[0])
@@ -71,7 +71,7 @@ def is_reader(member: Member) -> Operation[bool]:
 def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
     """Renew the reader's key. Return False if it is gone or names another consumer.
 
-    A member that has lost the key renews it once for the new reader, which does no harm.
+    A member that has lost the key may renew it once for the new reader, which does no harm.
     """
     key = group_reader_key(member.stream, member.group)
     replies = yield [["MULTI"], ["GET", key], ["PEXPIRE", key, ttl_ms], ["EXEC"]]
@@ -80,8 +80,8 @@ def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
 
 
 def release_reader_key(member: Member, *, ttl_ms: int) -> Operation[None]:
-    """Delete the reader's key, so that another process can be the reader at once. Only for a member that has
-    renewed the key in time."""
+    """Delete the reader's key, so that another process can be the reader at once. Only a member that has renewed
+    the key in time may call this."""
     key = group_reader_key(member.stream, member.group)
     replies = yield [["GETDEL", key]]
     name = accepted(replies[0])
@@ -92,8 +92,8 @@ def release_reader_key(member: Member, *, ttl_ms: int) -> Operation[None]:
 def pending_page(
     member: Member, known: Container[bytes], *, start: bytes, gone: Gone
 ) -> Operation[tuple[list[tuple[bytes, list[bytes]]], bytes | None]]:
-    """Return pending entries from ``start`` on that are not ``known``, with their fields, in id order; and
-    the start of the next page, None after the last one. A page ends early if its entries are large."""
+    """Return pending entries from ``start`` on that are not ``known``, with their fields, in id order. Second,
+    return the start of the next page, None after the last one. A page ends early if its entries are large."""
     replies = yield [["XPENDING", member.stream, member.group, start, b"+", PAGE]]
     rows = accepted(replies[0])
     unknown = [row[0] for row in rows if row[0] not in known]
@@ -116,7 +116,7 @@ def read_new(member: Member, *, limit: int) -> Operation[list[Delivered]]:
     """Return up to ``limit`` new entries that are available now. Raises `NotTheReader` if this member does
     not have the reader's key.
 
-    Returns nothing if the key was renewed in between.
+    Returns an empty list if the key was renewed in between.
     """
     yield from _watch(member)
     read: Command = ["XREADGROUP", "GROUP", member.group, member.consumer, "COUNT", limit]
@@ -201,7 +201,7 @@ def _transaction(commands: Sequence[Command]) -> Operation[list[Any] | None]:
 def _look(
     member: Member, ids: Sequence[bytes]
 ) -> Operation[tuple[list[Any], dict[bytes, int], list[bytes]]]:
-    """Return the XPENDING rows of due entries, the milliseconds until the others are due, and the ids of
+    """Return the XPENDING rows of due entries, the milliseconds until each of the others is due, and the ids of
     entries that are no longer pending."""
     commands: list[Command] = [
         ["XPENDING", member.stream, member.group, one, one, 1] for one in ids
@@ -229,12 +229,12 @@ def _look(
 
 
 def _lease_ms(member: Member, row: Any) -> int:
-    """Return for how long the owner of an XPENDING row has it without renewing it: 0 if nobody handles it."""
+    """Return the milliseconds for which the owner of an XPENDING row keeps it unrenewed; 0 if nobody handles it."""
     return 0 if row[1] in (b"", _PARKED, member.consumer.encode()) else member.claim_after_ms
 
 
 def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callable[[Any], int]:
-    """Return a function of an XPENDING row that returns the milliseconds until its entry is due."""
+    """Return a function that takes an XPENDING row and returns the milliseconds until its entry is due."""
     if member.able.verbs:
         # Without XDELAYED, the claim skips entries that are not due: see `_missed`.
         delayed = [] if isinstance(replies[0], Refused) else replies[0]
@@ -257,8 +257,8 @@ def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callab
 def _missed(
     member: Member, ids: Sequence[bytes], waiting: dict[bytes, int], gone: Gone
 ) -> Operation[list[bytes]]:
-    """Return those pending entries, of the ones that a claim has skipped, that are gone from the stream. The
-    others are not due, and are added to ``waiting``."""
+    """Return those pending entries that a claim has skipped because they are gone from the stream. The others
+    that it skipped are not due, and are added to ``waiting``."""
     if not ids:
         return []
     replies = yield [["XRANGE", member.stream, one, one] for one in ids]

@@ -1,4 +1,4 @@
-"""Poison messages: which deaths of a process count against a message.
+"""Judges poison messages: decides which deaths of a process count against a message.
 
     claimed from a silent owner ──▶ did it run alone there? ──no──▶ excused + 1
                                               │                     twice: a suspect, which runs alone
@@ -10,17 +10,17 @@ Rule 1. A delivery that ended because its process died is *excused*: it does not
 Rule 2. From its second excused delivery on, every reader treats a message as a suspect (a suspected poison
         message). A suspect runs with nothing else in its process, and its record says so before it runs.
 Rule 3. A death counts against a message as a crash only if the message ran alone in the process.
-Rule 4. Silence is taken for a death only until the owner is heard of again. Then what its silence added is
-        *forgiven*: the delivery stays excused, but does not make the message a suspect. So only processes that
-        have ended count. Who knows that the owner lives says so by `heard`, before the claim or after it: the
-        owner itself when it finds the entry lost, or its supervisor while it is stopped.
+Rule 4. Silence counts as a death only until the owner is heard of again. Then the death is *forgiven*: the
+        delivery stays excused, but does not make the message a suspect. So only processes that have ended
+        count. The process that knows that the owner lives records this by `heard`, before the claim or after
+        it: the owner itself when it finds the entry lost, or its supervisor while the owner is stopped.
 Rule 5. Some claims are never judged, but the store counts them as deliveries: a process dies between a claim
         and writing the record, or a blocked read of a dead machine claims. For each known death, one such
         delivery is allowed, so that it does not make a message a dead letter.
 
 The records are in the hash ``{stream}:hw:poison:<group>``, id → excused, alone_at, crashes, left, and forgiven
-and replayed unless they are 0. The hash ``{stream}:hw:heard:<group>`` has the deliveries of owners that live, as ``id count``. It is
-gone an hour after the last of them.
+and replayed unless they are 0. The hash ``{stream}:hw:heard:<group>`` has the deliveries of owners that live, as
+``id count``. It expires an hour after the last of them.
 """
 
 from __future__ import annotations
@@ -31,55 +31,55 @@ from typing import NamedTuple
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Command, Operation, Refused, Word, accepted, mapping
 from headwater.groups.reading.claiming import Delivered
-from headwater.messages import heard_key, poison_key
+from headwater.messages.keys import heard_key, poison_key
 
 SUSPECT_FROM = 2
-"""How many excused deliveries make a message a suspect. One is not enough: every message in a process that
-died has one."""
+"""Number of excused deliveries that make a message a suspect. One is not enough: every message in a process
+that died has one."""
 
 MAX_CRASHES = 2
-"""How many crashes make a message a dead letter, by default. One may have another cause, such as a deployment
+"""Default number of crashes that make a message a dead letter. One may have another cause, such as a deployment
 or the operating system."""
 
 
 HEARD_KEPT_MS = 3_600_000
-"""How long it is known that the owner of a delivery lives: longer than any ``claim_after`` in use."""
+"""Milliseconds for which it is known that the owner of a delivery lives: longer than any ``claim_after`` in use."""
 
 
 class Record(NamedTuple):
     """The record of one message of a group."""
 
     excused: int = 0
-    """Deliveries that ended because their process died while other messages ran in it."""
+    """Number of deliveries that ended because their process died while other messages ran in it."""
     alone_at: int = 0
     """The delivery count at which the message last began to run alone; 0 for never."""
     crashes: int = 0
-    """Processes that died while the message ran alone in them."""
+    """Number of processes that died while the message ran alone in them."""
     left: int = 0
-    """1 if a reader handed the message back for the quarantine process."""
+    """1 if a reader handed the message back for the quarantine process, otherwise 0."""
     forgiven: int = 0
-    """Of the excused deliveries, those whose process was heard of again."""
+    """Number of excused deliveries whose process was heard of again."""
     replayed: int = 0
-    """1 if an operator replayed its dead letter: then it does not expire."""
+    """1 if an operator replayed its dead letter, so that it does not expire; otherwise 0."""
 
     @property
     def deaths(self) -> int:
-        """Processes that died while the message ran in them with others."""
+        """Number of processes that died while the message ran in them with others."""
         return self.excused - self.forgiven
 
     @property
     def suspect(self) -> bool:
-        """Whether the message must run alone."""
+        """True if the message must run alone."""
         return self.suspected(isolated=False)
 
     def suspected(self, *, isolated: bool) -> bool:
-        """Return whether the message must run alone. ``isolated``: handlers run in pool processes, so a crash
+        """Return whether the message must run alone. With ``isolated``, handlers run in pool processes, so a crash
         ends no other message."""
         return self.deaths >= SUSPECT_FROM or (self.crashes > 0 and not isolated)
 
     @property
     def unjudged(self) -> int:
-        """How many deliveries may not have been judged, at most (rule 5)."""
+        """Maximum number of deliveries that were not judged (rule 5)."""
         return self.excused + self.crashes
 
     def condemned(self, max_crashes: int = MAX_CRASHES) -> bool:
@@ -105,8 +105,8 @@ NO_RECORD = Record()
 
 
 def judge(record: Record, *, count: int, from_silent: bool, lives: bool = False) -> Record:
-    """Return the new record of a claimed message. ``count`` is its delivery count, this claim included;
-    ``lives``: its former owner was heard of.
+    """Return the new record of a claimed message. ``count`` is its delivery count, this claim included.
+    ``lives`` is true if its former owner was heard of.
 
     >>> judge(Record(), count=2, from_silent=True).encode()
     '1 0 0 0'
@@ -133,16 +133,16 @@ def alone(record: Record, *, count: int) -> Record:
 def outlived(record: Record) -> Record:
     """Return the record of a suspect that has run alone for long, when others begin to run with it.
 
-    It no longer runs alone, so a death does not count as a crash. But this delivery counts as an
-    attempt, because one excused delivery is taken away: if the process dies, the next claim only restores
-    it. So a message that kills its process slowly still becomes a dead letter, by its attempts.
+    It no longer runs alone, so a death does not count as a crash. But one excused delivery is taken away, so
+    this delivery counts as an attempt: if the process dies, the next claim only restores the excused one. So a
+    message that kills its process slowly still becomes a dead letter, by its attempts.
     """
     excused = max(0, record.excused - 1)
     return record._replace(alone_at=0, excused=excused, forgiven=min(record.forgiven, excused))
 
 
 def forgiven(record: Record, *, alone: bool) -> Record:
-    """Return the record without one death, of a process that lives. ``alone``: the message ran alone in it."""
+    """Return the record without the death of a process that lives. ``alone`` is true if the message ran alone in it."""
     if alone and record.crashes:
         record = record._replace(crashes=record.crashes - 1, excused=record.excused + 1)
     return record._replace(forgiven=min(record.excused, record.forgiven + 1))
@@ -170,9 +170,9 @@ def judged(
 ) -> Operation[dict[bytes, Record]]:
     """Judge claimed messages and write the records that changed. Return the records that are not empty.
 
-    ``leave``: the caller hands suspects back for the quarantine process; ``isolated``: see `Record.suspected`. If the server refuses access to
-    the hash (no permission, no memory), nothing is judged: then a poison message ends by `max_deliveries`, as
-    a failing one does.
+    With ``leave``, the caller hands suspects back for the quarantine process. For ``isolated`` see
+    `Record.suspected`. If the server refuses access to the hash (no permission, no memory), nothing is judged, and
+    a poison message ends by `max_deliveries`, as a failing one does.
     """
     if not claimed:
         return {}
@@ -208,10 +208,10 @@ def judged(
 
 
 def heard(member: Member, deliveries: Sequence[tuple[bytes, int, bool]]) -> Operation[None]:
-    """Record that the owner of these deliveries lives, and withdraw what its silence added to their records.
+    """Record that the owner of these deliveries lives, and withdraw the deaths that its silence added to their records.
 
-    A delivery is an id, its delivery count there, and whether it ran alone there. Saying it twice does no harm. A
-    refusal by the server is ignored.
+    A delivery is an id, its delivery count at that owner, and whether it ran alone there. Recording it twice does no
+    harm. A refusal by the server is ignored.
     """
     if not deliveries:
         return
@@ -255,7 +255,7 @@ def forget(member: Member, ids: Collection[bytes]) -> Operation[None]:
 def records(member: Member) -> Operation[dict[bytes, Record]]:
     """Return all records. A message has one from the death of a process that owned it until it is settled.
 
-    Returns nothing if the server refuses access to the hash.
+    Returns an empty dict if the server refuses access to the hash.
     """
     replies = yield [["HGETALL", poison_key(member.stream, member.group)]]
     if isinstance(replies[0], Refused):
@@ -270,7 +270,7 @@ def sweep(member: Member) -> Operation[None]:
 
 
 def _settled(member: Member, ids: Sequence[bytes]) -> Operation[list[bytes]]:
-    """Return those ids that are no longer pending."""
+    """Return those of ``ids`` that are no longer pending."""
     if not ids:
         return []
     replies = yield [["XPENDING", member.stream, member.group, one, one, 1] for one in ids]

@@ -1,9 +1,9 @@
-"""Reads suspected poison messages only, for the quarantine process.
+"""Reads only suspected poison messages, for the quarantine process.
 
 Rule 1. It does not read new entries. It claims suspects by their ids in the hash of poison records, one at a
         time.
-Rule 2. A suspect that another reader handed back for it is claimed before it is due: otherwise that reader
-        would claim it first, and hand it back again. Other suspects are claimed as `MemberReader` does.
+Rule 2. A suspect that another reader handed back for it is claimed before it is due. Otherwise that reader
+        would claim it first, and hand it back again. Other suspects are claimed as by `MemberReader`.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from headwater.groups.protocol.operation import Operation, Refused, Word, accept
 from headwater.groups.protocol.scripts import CLAIM_SUSPECT
 from headwater.groups.reading.claiming import Delivered, Gone, claim_interval_ms
 from headwater.groups.reading.poison import Record, forget, records
-from headwater.messages import PARKED_CONSUMER, related_key
+from headwater.messages.keys import PARKED_CONSUMER, related_key
 
 
 class SuspectReader:
     """Reads suspects for one member."""
 
     late = False
-    """Its read never needs to return early: it blocks for one claim interval at most."""
+    """A read never needs to return early, because it blocks for one claim interval at most."""
 
     def __init__(self, member: Member, *, gone: Gone) -> None:
         self.member = member
         self._gone = gone
 
     def expect(self, due: float) -> None:
-        """Do nothing: a read looks for suspects every claim interval."""
+        """Do nothing, because a read looks for suspects every claim interval."""
 
     def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:  # noqa: ARG002  # as Reader's
-        """Return at most one suspect. Waits for it, one claim interval at most.
+        """Return at most one suspect. Waits for it at most one claim interval.
 
         Raises `GroupVanished` if the group is gone.
         """
@@ -99,7 +99,7 @@ class SuspectReader:
         return [], settled
 
     def _claim(self, entry_id: bytes, count: int, *, ours: bool) -> Operation[list[Any]]:
-        """Claim an entry and return it, if that is possible. With ``ours``, end its delay in the same step."""
+        """Claim an entry if possible, and return it. With ``ours``, end its delay in the same step."""
         member = self.member
         head: list[Word] = ["XCLAIM", member.stream, member.group, member.consumer]
         if not ours:

@@ -1,4 +1,4 @@
-"""What a group has not settled and why, for reports: pending, held, limited, hung, expired, trimmed.
+"""Reports of the entries that a group has not settled: pending, held, limited, hung, expired, trimmed.
 
 Nothing here changes an entry. It imports protocol and membership. Start with pending.py.
 """

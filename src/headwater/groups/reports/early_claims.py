@@ -1,8 +1,8 @@
-"""Counts entries that were claimed from a worker which still ran them: their lease was too short.
+"""Counts entries that were claimed from a worker that still ran them, because their lease was too short.
 
 Rule 1. The worker that loses the entry counts, because it alone knows that it was alive.
-Rule 2. The hash ``{stream}:hw:early:<group>``, id → how often, is gone an hour after the last count. A server that
-        refuses it loses only the count.
+Rule 2. The hash ``{stream}:hw:early:<group>``, id → number of claims, expires an hour after the last count. If the
+        server refuses it, only the count is lost.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Command, Operation, Refused, mapping
-from headwater.messages import early_claims_key
+from headwater.messages.keys import early_claims_key
 
 KEPT_MS = 3_600_000
 
 MOST = 1_000
-"""How many entries the hash has at most. A larger one begins again."""
+"""Maximum number of entries in the hash. A larger one begins again."""
 
 
 def note_early(member: Member, ids: Sequence[bytes]) -> Operation[None]:
-    """Count for each entry one claim too early."""
+    """Count one early claim for each entry."""
     key = early_claims_key(member.stream, member.group)
     replies = yield [["HLEN", key]]
     if isinstance(replies[0], Refused):
@@ -32,7 +32,7 @@ def note_early(member: Member, ids: Sequence[bytes]) -> Operation[None]:
 
 
 def early_claims(stream: str, group: str) -> Operation[dict[str, int]]:
-    """Return how often each entry was claimed too early in the last hour."""
+    """Return entry id → number of early claims in the last hour."""
     replies = yield [["HGETALL", early_claims_key(stream, group)]]
     if isinstance(replies[0], Refused):
         return {}

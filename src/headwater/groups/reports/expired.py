@@ -1,7 +1,7 @@
-"""How many entries of a group expired: no worker started them in time.
+"""Counts the entries of a group that expired because no worker started them in time.
 
 Rule. A worker that settles expired entries counts them every two seconds in the hash ``{stream}:hw:expired:<group>``:
-      ``dropped``, ``dead``, and ``since`` when. The hash is gone an hour after the last of them.
+      ``dropped``, ``dead``, and ``since``, the time of the first. The hash expires an hour after the last of them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Operation, Refused, server_ms
-from headwater.messages import expired_key
+from headwater.messages.keys import expired_key
 
 KEPT_MS = 3_600_000
 
 
 class ExpiredEntries(NamedTuple):
-    """How many entries expired, and since when: Unix milliseconds of the server."""
+    """Number of entries that expired, dropped or made dead letters, since a time in Unix milliseconds of the server."""
 
     dropped: int = 0
     dead: int = 0
@@ -24,7 +24,7 @@ class ExpiredEntries(NamedTuple):
 
 
 def note_expired(member: Member, *, dropped: int, dead: int) -> Operation[None]:
-    """Count entries that expired. A refusal by the server is ignored: `explain` then does not know."""
+    """Count entries that expired. A refusal by the server is ignored; `explain` then does not know of them."""
     key = expired_key(member.stream, member.group)
     replies = yield [["TIME"]]
     since = 0 if isinstance(replies[0], Refused) else server_ms(replies[0])
@@ -37,7 +37,7 @@ def note_expired(member: Member, *, dropped: int, dead: int) -> Operation[None]:
 
 
 def read_expired(stream: str, group: str) -> Operation[ExpiredEntries]:
-    """Return how many entries expired lately."""
+    """Return the number of entries that expired recently."""
     replies = yield [["HMGET", expired_key(stream, group), "dropped", "dead", "since"]]
     if isinstance(replies[0], Refused):
         return ExpiredEntries()

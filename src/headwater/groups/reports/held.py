@@ -1,7 +1,7 @@
-"""Which entries of an ordered group wait for an earlier entry of their key, as its reader says.
+"""Reports the entries of an ordered group that wait for an earlier entry of their key, as its reader wrote them.
 
 Rule. Only the reader knows the keys. It writes the string ``{stream}:hw:held:<group>`` every two seconds while entries
-      wait; the string expires soon after it has stopped.
+      wait. The string expires soon after the reader has stopped.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from typing import NamedTuple
 
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Operation, Refused
-from headwater.messages import held_key
+from headwater.messages.keys import held_key
 
 KEPT_MS = 10_000
 
 MOST_KEYS = 100
-"""How many keys are written, those with the oldest first entries."""
+"""Maximum number of keys that are written: those whose first entry is oldest."""
 
 MOST_WAITING = 20
-"""How many waiting entries of a key are written."""
+"""Maximum number of waiting entries that are written for each key."""
 
 
 class HeldKey(NamedTuple):
-    """A key of which entries wait."""
+    """A key whose entries wait."""
 
     key: str
     first: str
-    """The entry that they wait for: it runs, or waits for its retry."""
+    """Id of the entry that the others wait for: it runs, or waits for its retry."""
     waiting: Sequence[str]
-    """The first of those that wait."""
+    """Ids of the first entries that wait, at most `MOST_WAITING`."""
     total: int
-    """How many wait."""
+    """Number of entries that wait."""
 
 
 def write_held(member: Member, held: Sequence[HeldKey]) -> Operation[None]:
-    """Write which entries wait. A refusal by the server is ignored: `explain` then does not know."""
+    """Write the entries that wait. A refusal by the server is ignored; `explain` then does not know of them."""
     key = held_key(member.stream, member.group)
     if held:
         yield [["SET", key, json.dumps(held), "PX", KEPT_MS]]
@@ -45,7 +45,7 @@ def write_held(member: Member, held: Sequence[HeldKey]) -> Operation[None]:
 
 
 def read_held(stream: str, group: str) -> Operation[list[HeldKey]]:
-    """Return which entries wait, as the reader last wrote; an empty list if none does, or nothing is known."""
+    """Return the entries that wait, as the reader last wrote them; an empty list if none waits or nothing is known."""
     replies = yield [["GET", held_key(stream, group)]]
     if isinstance(replies[0], Refused) or replies[0] is None:
         return []

@@ -1,26 +1,26 @@
-"""What the workers of a group say of themselves: that all their handlers hang, or that something large is under way.
+"""Reports of workers about themselves: all their handlers hang, or a large transfer is under way.
 
-Rule. A worker of which this is so writes it every two seconds into a hash, consumer → sentence:
-      ``{stream}:hw:hung:<group>`` or ``{stream}:hw:transfers:<group>``. The hash expires soon after it has stopped.
+Rule. While one of these holds, a worker writes it every two seconds into a hash, consumer → sentence:
+      ``{stream}:hw:hung:<group>`` or ``{stream}:hw:transfers:<group>``. The hash expires soon after the worker stops.
 """
 
 from __future__ import annotations
 
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Operation, Refused, mapping
-from headwater.messages import hung_key, transfers_key
+from headwater.messages.keys import hung_key, transfers_key
 
 KEPT_MS = 10_000
 
 
 def write_hung(member: Member, sentence: str) -> Operation[None]:
-    """Write why this consumer hangs, or that it does not, with an empty ``sentence``. A refusal by the server is
-    ignored: `explain` then does not know."""
+    """Write the reason why this consumer hangs; an empty ``sentence`` removes it. A refusal by the server is
+    ignored; `explain` then does not know of it."""
     yield from _write(hung_key(member.stream, member.group), member, sentence)
 
 
 def write_transfers(member: Member, sentence: str) -> Operation[None]:
-    """Write what large reply or result of this consumer is under way, as `write_hung` does."""
+    """Write the large reply or result of this consumer that is under way, as `write_hung` does."""
     yield from _write(transfers_key(member.stream, member.group), member, sentence)
 
 
@@ -32,7 +32,7 @@ def _write(key: str, member: Member, sentence: str) -> Operation[None]:
 
 
 def read_said(stream: str, group: str) -> Operation[tuple[dict[str, str], dict[str, str]]]:
-    """Return the consumers that hang, and those with large transfers, with a sentence of each."""
+    """Return the consumers that hang, and those with large transfers, each with its sentence."""
     keys = hung_key(stream, group), transfers_key(stream, group)
     hung, transfers = yield [["HGETALL", key] for key in keys]
     return _sentences(hung), _sentences(transfers)

@@ -1,7 +1,7 @@
-"""Which entries of a group wait for a limit of their consumer, as its workers say.
+"""Reports the entries of a group that wait for a limit of their consumer, as its workers wrote them.
 
 Rule. A worker that parks an entry, or keeps it for longer than two seconds, adds it to the hash
-      ``{stream}:hw:limited:<group>``; the worker that starts or settles it removes it.
+      ``{stream}:hw:limited:<group>``. The worker that starts or settles the entry removes it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Command, Operation, Refused, Word
-from headwater.messages import limited_key
+from headwater.messages.keys import limited_key
 
 KEPT_MS = 7 * 86_400_000
 
@@ -19,8 +19,8 @@ KEPT_MS = 7 * 86_400_000
 def note_limited(
     member: Member, waiting: Sequence[bytes], over: Sequence[bytes]
 ) -> Operation[None]:
-    """Record which entries wait for a limit now, and which do not any more, for `explain`. A refusal by the server is
-    ignored."""
+    """Record for `explain` the entries that wait for a limit now, and those that no longer do (``over``). A refusal by
+    the server is ignored."""
     key = limited_key(member.stream, member.group)
     commands: list[Command] = [["HDEL", key, *over]] if over else []
     if waiting:
@@ -34,11 +34,11 @@ class Limited(NamedTuple):
 
     total: int = 0
     ids: frozenset[str] = frozenset()
-    """Of the entries that were asked about, those that wait."""
+    """Ids, among those asked about, of entries that wait."""
 
 
 def read_limited(stream: str, group: str, ids: Sequence[str]) -> Operation[Limited]:
-    """Return how many entries wait for a limit, and which of ``ids`` do."""
+    """Return the number of entries that wait for a limit, and those of ``ids`` that do."""
     key = limited_key(stream, group)
     asks: list[Command] = [["HMGET", key, *ids]] if ids else []
     replies = yield [["HLEN", key], *asks]

@@ -1,6 +1,6 @@
-"""Reports what a group has not settled, entry by entry, to find out why it does not make progress.
+"""Reports the entries that a group has not settled, to find out why it does not make progress.
 
-These operations only read: they do not claim or renew entries, nor change delivery counts.
+These operations only read. They do not claim or renew entries, and do not change delivery counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headwater.groups.protocol.operation import (
     server_ms,
 )
 from headwater.groups.reports.limited import read_limited
-from headwater.messages import (
+from headwater.messages.keys import (
     PARKED_CONSUMER,
     delays_key,
     due_key,
@@ -37,14 +37,14 @@ from headwater.messages import (
 T = TypeVar("T")
 
 ROWS = 100
-"""How many entries of a group are reported by default."""
+"""Default number of entries of a group that are reported."""
 
 SILENT_MS = 300_000
-"""``claim_after`` of a group whose workers have announced none."""
+"""``claim_after`` in milliseconds of a group whose workers have announced none."""
 
 
 def silent_after(claim_after_ms: int | None) -> int:
-    """Return the idle time from which an entry counts as claimable and its owner as silent."""
+    """Return the idle time in milliseconds from which an entry counts as claimable and its owner as silent."""
     return SILENT_MS if claim_after_ms is None else claim_after_ms
 
 
@@ -66,7 +66,7 @@ class PendingDelivery(NamedTuple):
 
     id: str
     owner: str
-    """The consumer that owns it; empty if there is none."""
+    """The consumer that owns it; empty if nobody does."""
     age_ms: int
     """Time since it was added to the stream, by its id."""
     idle_ms: int | None
@@ -74,20 +74,20 @@ class PendingDelivery(NamedTuple):
     deliveries: int
     state: PendingState
     due_ms: int | None
-    """Time until a delayed entry is due. An entry that waits for others of its key to end may be due sooner."""
+    """Time until a delayed entry is due, or None. One that waits for others of its key to end may be due sooner."""
 
 
 class PendingFilter(NamedTuple):
-    """Which pending entries are reported: the first ``most``, in id order, that fit everything given."""
+    """The pending entries to report: the first ``most``, in id order, that meet all conditions given."""
 
     most: int = ROWS
     start: str = "-"
-    """The first id; ``-`` for the oldest, ``(`` before an id excludes it."""
+    """The first id; ``-`` is the oldest, and ``(`` before an id excludes it."""
     end: str = "+"
     consumer: str | None = None
-    """Only those that this consumer owns."""
+    """Only entries that this consumer owns; None for any owner."""
     idle_ms: int = 0
-    """Only those that were not delivered, claimed or renewed for this time."""
+    """Only entries that were not delivered, claimed or renewed for this time."""
 
     def words(self) -> list[Word]:
         """Return XPENDING's arguments after the group."""
@@ -101,7 +101,7 @@ OLDEST = PendingFilter()
 
 
 class GroupPending(NamedTuple):
-    """What a group has not settled. Times are in milliseconds; an id is empty if there is none."""
+    """The unsettled entries of a group. Times are in milliseconds; an id is empty if there is no such entry."""
 
     group: str
     pending: int
@@ -112,9 +112,9 @@ class GroupPending(NamedTuple):
     claim_after_ms: int | None
     """The value that the group's workers announced; None if no Headwater worker has joined."""
     last_seen: str
-    """The consumer that was seen most recently; empty if only a worker's own word says that it runs."""
+    """The consumer that was seen most recently; empty if only a worker's own note shows that it runs."""
     last_seen_ms: int | None
-    """Time since a consumer or a worker of the group was seen; None if none ever was."""
+    """Time since a consumer or a worker of the group was seen; None if never."""
     next_due_ms: int | None
     """Time until the first of the reported entries is due; None if none is delayed."""
     entries: list[PendingDelivery]
@@ -122,7 +122,7 @@ class GroupPending(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """One group, with what its reports need of the server."""
+    """One group, with the server's facts that its reports need."""
 
     stream: str
     name: str
@@ -136,7 +136,7 @@ class GroupInfo(NamedTuple):
 def pending(
     stream: str, group: str | None = None, which: PendingFilter = OLDEST
 ) -> Operation[list[GroupPending]]:
-    """Report what each group of ``stream``, or only ``group``, has not settled.
+    """Report the unsettled entries of each group of ``stream``, or only of ``group``.
 
     Raises `HeadwaterError` if the stream or group does not exist.
     """
@@ -144,7 +144,7 @@ def pending(
 
 
 def scheduled_count(stream: str) -> Operation[int]:
-    """Return how many messages are scheduled for ``stream``; 0 if the user may not know."""
+    """Return the number of messages that are scheduled for ``stream``; 0 if the user may not know."""
     replies = yield [["XLEN", later_key(stream)]]
     return 0 if isinstance(replies[0], Refused) else int(replies[0])
 
@@ -152,7 +152,7 @@ def scheduled_count(stream: str) -> Operation[int]:
 def each_group(
     stream: str, group: str | None, ask: Callable[[GroupInfo], Operation[T]]
 ) -> Operation[list[T]]:
-    """Return what is found out about each group of ``stream``, or only about ``group``. Groups that are deleted
+    """Return the result of ``ask`` for each group of ``stream``, or only for ``group``. Groups that are deleted
     meanwhile are left out. Raises `HeadwaterError` if the stream or the group does not exist."""
     answers = []
     for one in (yield from groups(stream, group)):
@@ -184,14 +184,14 @@ def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:
 
 
 def known_lag(about: Mapping[bytes, Any]) -> int | None:
-    """Return a group's lag, given its row of XINFO GROUPS. It is unknown where XSETID has made it negative, as Redis and
-    Valkey show it."""
+    """Return a group's lag, given its row of XINFO GROUPS; None if it is unknown. It is also unknown if XSETID has made
+    it negative, as on Redis and Valkey."""
     lag: int | None = about.get(b"lag")
     return None if lag is None or lag < 0 else lag
 
 
 def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPending]:
-    """Report what a group has not settled."""
+    """Report the unsettled entries of a group."""
     last = of.about[b"last-delivered-id"].decode()
     replies = yield [
         ["XRANGE", of.stream, f"({last}", "+", "COUNT", 1],
@@ -210,13 +210,13 @@ def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPendi
         if one.state != ConsumerState.INTERNAL
     ]
     last_seen = min(seen, key=lambda one: one.idle_ms, default=None)
-    # On Redis 7.0 a read that finds nothing does not count as seen: workers note themselves that they run.
+    # On Redis 7.0 a read that finds nothing does not count as seen, so workers note themselves that they run.
     marks = [noted, None if isinstance(replies[2], Refused) else replies[2]]
     ages = [max(0, of.now_ms - int(one)) for one in marks if one is not None]
     if last_seen is not None:
         ages.append(last_seen.idle_ms)
         if last_seen.idle_ms > min(ages) + SEEN_MS:
-            last_seen = None  # another one
+            last_seen = None  # the note may be another worker's
     return GroupPending(
         group=of.name,
         pending=of.about[b"pending"],
@@ -238,7 +238,7 @@ def deliveries(
     replies = yield [["XPENDING", of.stream, of.name, *which.words()]]
     rows = accepted(replies[0])
     ids = [row[0] for row in rows]
-    due: dict[bytes, int] = {}  # in how many milliseconds
+    due: dict[bytes, int] = {}  # id → milliseconds until it is due
     if ids:
         due = yield from (
             _by_verbs(of.stream, of.name, ids)
@@ -256,8 +256,8 @@ def deliveries(
 def _parked(
     stream: str, group: str, ids: Sequence[bytes], now_ms: int
 ) -> Operation[dict[bytes, int]]:
-    """Return the due times on Redis and Valkey, where a sorted set has them; earlier versions wrote a
-    hash."""
+    """Return id → milliseconds until it is due, on Redis and Valkey. A sorted set has the due times; earlier
+    versions wrote a hash."""
     replies = yield [
         ["ZMSCORE", delays_key(stream, group), *ids],
         ["HMGET", due_key(stream, group), *ids],

@@ -5,8 +5,8 @@
      read   │  gone from the stream │   in the stream               │
             └─ never read: lost ────┘
 
-Rule 1. The count is a lower bound: of the entries that are gone, at most ``entries-read`` had been read.
-Rule 2. A group counts each loss once: the hash of its settings has the last one that was counted.
+Rule 1. The count is a lower bound: at most ``entries-read`` of the entries that are gone had been read.
+Rule 2. A group counts each loss once: the hash of its settings has the number of the last one that was counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from headwater.common.names import bytes_of
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Operation, Refused, accepted, mapping
-from headwater.messages import group_settings_key
+from headwater.messages.keys import group_settings_key
 
 COUNTED_FIELD = "lost_upto"
 """Field with the number of the last entry whose loss was counted."""
@@ -26,16 +26,16 @@ class Unread(NamedTuple):
     """The entries that a group has lost, as the counters of its stream show them."""
 
     gone: int
-    """Entries that are gone from the stream."""
+    """Number of entries that are gone from the stream."""
     known: int
-    """How many of those the group had read, or has counted as lost already, at most."""
+    """Maximum number of those that the group had read, or has already counted as lost."""
     new: bool = False
-    """Whether the group has neither read nor counted anything yet: what is gone was gone before it."""
+    """True if the group has neither read nor counted anything yet, so that all losses are from before it."""
 
 
 def unread_lost(member: Member) -> Operation[int]:
-    """Return how many more entries are gone that the group never read; 0 if the server does not count
-    them."""
+    """Return the number of newly lost entries, which are gone and were never read; 0 if the server does not
+    count them."""
     found = yield from _counters(member.stream, member.group)
     if found is None or (found.gone <= found.known and not found.new):
         return 0
@@ -46,8 +46,8 @@ def unread_lost(member: Member) -> Operation[int]:
 
 
 def never_read(stream: str, group: str) -> Operation[int | None]:
-    """Return at least how many entries are gone before the group has read them, without those that its workers
-    have reported; None if the server does not count them. This changes nothing."""
+    """Return the minimum number of entries that are gone and were never read, without those that the group's workers
+    have reported. Return None if the server does not count them. This changes nothing."""
     found = yield from _counters(stream, group)
     return None if found is None else max(0, found.gone - found.known)
 

@@ -1,4 +1,4 @@
-"""Adding entries to streams: in order, each at most once by its name, later, confirmed by replicas.
+"""Adds entries to streams: in order, each at most once by its name, at a later time, confirmed by replicas.
 
 Rule. An addition with names may be repeated: the store recognizes the repetition by the name and returns the id
 of the first entry.
@@ -26,33 +26,33 @@ from headwater.groups.protocol.operation import (
 from headwater.groups.protocol.store_errors import CREDENTIALS, Remedy, Step, remedy
 from headwater.groups.settling.scheduling import deferred, due_ms
 from headwater.groups.settling.settling import LOADED_BYTES, LUA_WORDS, Addition, size_of
-from headwater.messages import dedupe_key, related_key
+from headwater.messages.keys import dedupe_key, related_key
 
 CHUNK = 1_000
-"""How many messages are sent before their replies are read."""
+"""Maximum number of messages that are sent before their replies are read."""
 
 PRODUCER = "hw"
-"""The producer id of Headwater's messages. All apps use it, so that they share their keys."""
+"""The producer id of Headwater's messages. All apps use the same one, so that they share idempotent ids."""
 
 MOST_KEYS = 10_000
-"""How many keys a stream remembers of a producer: the most that XCFGSET accepts."""
+"""Number of idempotent ids that a stream remembers of a producer: the maximum that XCFGSET accepts."""
 
 SCRIPT_MESSAGES = 50
-"""How many named messages one script adds: half a millisecond of the server's time."""
+"""Maximum number of named messages that one script adds: half a millisecond of the server's time."""
 
 _PLACE = "hw.place"
-"""A group that exists only while the stream is created."""
+"""Name of a group that exists only while the stream is created."""
 
 
 class Once(NamedTuple):
-    """The name of each entry, and how long the store remembers it."""
+    """The name of each entry, and the milliseconds for which the store remembers it."""
 
     names: Sequence[str]
     window_ms: int
 
 
 class Replicas(NamedTuple):
-    """How many replicas must confirm entries, and within which time."""
+    """The number of replicas that must confirm entries, and the milliseconds that they may take."""
 
     number: int
     timeout_ms: int
@@ -61,8 +61,8 @@ class Replicas(NamedTuple):
 class Adding:
     """Entries to add in order, with the outcome of each.
 
-    With ``once`` an entry is added if its name is new. With ``after_ms`` each is scheduled for that time. With
-    ``replicas`` they confirm what was added.
+    With ``once``, an entry is added only if its name is new. With ``after_ms``, each entry is scheduled for that
+    delay. With ``replicas``, replicas confirm the entries that were added.
     """
 
     def __init__(
@@ -78,22 +78,22 @@ class Adding:
             self.additions = [deferred(*pair) for pair in zip(additions, after_ms, strict=True)]
         self.once = once
         self.outcomes: list[str | Refused | None] = [None] * len(additions)
-        """For each entry its id, or the error with which the store rejects it for good; None if it is not
-        added yet."""
+        """The outcome of each entry: its id, or the error with which the store rejects it permanently; None if
+        it is not added yet."""
         self.after_ms = after_ms
         self.first = 0
-        """The place of the first entry in the whole of which this is a part."""
+        """Index of the first entry in the whole list, if this is a part of it."""
         self._due: dict[int, int] = {}
-        """When entries are due that were scheduled before, in Unix milliseconds, by their place in the whole."""
+        """Index in the whole list → due time, in Unix milliseconds, of entries that had been scheduled before."""
         self._last: dict[str, StreamID] = {}
-        """The last id of each stream before this call. Other entries are new, unless another client has just added
-        the same name."""
+        """The last id of each stream before this call. Entries after it are new, unless another client has just
+        added the same name."""
         self._replicas = replicas
         self._confirmed: int | None = None
 
     def parts(self) -> Iterator[Adding]:
-        """Yield additions of `CHUNK` entries. When the next one is asked for, this has the outcomes of the one
-        before."""
+        """Yield parts of `CHUNK` entries. After each part, this object has its outcomes when the next one is
+        requested."""
         once, after_ms = self.once, self.after_ms
         for first in range(0, len(self.additions), CHUNK):
             part = slice(first, first + CHUNK)
@@ -132,7 +132,7 @@ class Adding:
             self._check_replicas(self._replicas, self._confirmed)
 
     def due_ms(self) -> list[int]:
-        """Return when each scheduled entry is due, in Unix milliseconds of the store."""
+        """Return the due time of each scheduled entry, in Unix milliseconds of the store."""
         assert self.after_ms is not None
         due = [_ms(one) + after for one, after in zip(self.outcomes, self.after_ms, strict=True)]
         for n, found in self._due.items():
@@ -184,8 +184,8 @@ class Adding:
                     commands.append(["XGROUP", "CREATE", stream, _PLACE, "0", "MKSTREAM"])
                     commands.append(["XGROUP", "DESTROY", stream, _PLACE])
                     places += [None, None]
-                # Configured with every call, because deleting a stream deletes its configuration. A change of
-                # these values drops all keys, so the stream must have them before its first entry.
+                # Every call configures the stream, because deleting a stream deletes its configuration. A change
+                # of these values drops all idempotent ids, so the stream must have them before its first entry.
                 commands.append(["XCFGSET", stream, *window])
                 places.append(stream)
                 create: list[Word] = [] if missing else ["NOMKSTREAM"]
@@ -229,7 +229,7 @@ class Adding:
                 calls.append((part, words))
         load: list[Command] = []
         if size_of(self.additions) > LOADED_BYTES:
-            load = [["SCRIPT", "LOAD", _ADD_EACH.text]]  # so that much is not sent twice
+            load = [["SCRIPT", "LOAD", _ADD_EACH.text]]  # so that large entries are not sent twice
         wanted: list[Command] = [["EVALSHA", _ADD_EACH.digest, *one[1]] for one in calls]
         replies = (yield from self._sent([*load, *wanted]))[len(load) :]
         if any(isinstance(one, Refused) and one.code == "NOSCRIPT" for one in replies):
@@ -241,7 +241,7 @@ class Adding:
         return found
 
     def _look_up(self) -> Operation[None]:
-        """Learn when entries are due that the store had before, and those whose name was given twice."""
+        """Read the due times of entries that the store had before, and of those whose name was given twice."""
         seen: set[tuple[str, str]] = set()
         before: list[int] = []
         for n, (to, one) in enumerate(zip(self.additions, self.outcomes, strict=True)):
@@ -268,7 +268,7 @@ class Adding:
         streams = {one.stream for one in self.additions}
         confirm: list[Command] = []
         for stream in streams:
-            # A repeated message writes nothing that replicas could confirm: this write comes after it.
+            # A repeated message writes nothing that replicas could confirm, so this write follows it.
             confirm.append(["SET", related_key(stream, ":hw:wait"), "", "PX", 1])
             confirm.append(["WAIT", *self._replicas])
         replies = yield [*commands, *confirm]
@@ -316,7 +316,7 @@ def _ms(entry_id: object) -> int:
 
 
 def may_be_added_later(error: Exception) -> bool:
-    """Return whether the store refused to add an entry now and may accept it later (`store_errors`)."""
+    """Return whether the store, which refused an entry now, may accept it later (`store_errors`)."""
     refused = isinstance(error, Refused) and error.code not in CREDENTIALS
     return refused and remedy(error, Step.PUBLISH) in (Remedy.WAIT, Remedy.RECONNECT)
 
@@ -329,7 +329,7 @@ def add_one(addition: Addition) -> Operation[str]:
 
 
 def add_once(addition: Addition, *, key: str, window_ms: int) -> Operation[str]:
-    """Add an entry unless one was added with this key within the window. Return the id of either."""
+    """Add an entry unless one was added with this key within the window. Return the id of that one or the new one."""
     adding = Adding([addition], once=Once([key], window_ms))
     yield from adding.rest()
     added: str = accepted(adding.outcomes[0])

@@ -1,6 +1,6 @@
-"""Dead letters: writing, listing and deleting their records. `replay` hands them back to their group.
+"""Writes, lists and deletes the records of dead letters. `replay` hands them back to their group.
 
-Rule. The settlement of an entry writes its record, in one step. So there is exactly one record, even if
+Rule. The settlement of an entry writes its record in the same step. So there is exactly one record, even if
 the worker dies.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol
 from headwater.errors import HeadwaterError
 from headwater.groups.protocol.operation import Operation, accepted
 from headwater.groups.settling.settling import Addition, How, Settlement
-from headwater.messages import (
+from headwater.messages.dead import (
     DeadLetter,
     dead_letter_fields,
     error_text,
@@ -21,11 +21,11 @@ from headwater.messages import (
 )
 
 PAGE = 100
-"""How many records are read at a time."""
+"""Default number of records that are read at a time."""
 
 
 class Receiver(Protocol):
-    """Stream, group and consumer to which the entry was delivered: a `Member` or a `Delivery`."""
+    """The stream, group and consumer to which the entry was delivered: a `Member` or a `Delivery`."""
 
     @property
     def stream(self) -> str: ...
@@ -84,6 +84,6 @@ def find(destination: str, ids: Sequence[str]) -> Operation[list[DeadLetter]]:
 
 
 def drop(destination: str, ids: Sequence[str]) -> Operation[int]:
-    """Delete records and return how many existed."""
+    """Delete records and return the number of those that existed."""
     replies = yield [["XDEL", destination, *ids]]
     return int(accepted(replies[0]))

@@ -2,8 +2,8 @@
 
 Rule 1. An entry is deleted in one step with its acknowledgement, and only if no group of the stream has
         it pending or has yet to read it. So the last group that acknowledges it deletes it.
-Rule 2. A server without XDELEX (Redis before 8.2, Valkey) does not know this of other groups. There, an
-        entry is deleted only if its stream has no other group.
+Rule 2. A server without XDELEX (Redis before 8.2, Valkey) cannot check the other groups. There, an entry is
+        deleted only if its stream has no other group.
 """
 
 from __future__ import annotations

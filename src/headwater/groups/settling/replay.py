@@ -1,14 +1,14 @@
-"""Replaying dead letters: handing an entry back to the group that could not handle it.
+"""Replays dead letters: hands an entry back to the group that could not handle it.
 
-Rule 1. An entry that its stream still has becomes pending in its own group again, with a delivery count of
+Rule 1. An entry that is still in its stream becomes pending in its own group again, with a delivery count of
         0. Other groups, which have handled it, do not get it.
 Rule 2. An entry that is gone from its stream, or whose group is gone, can only be added again, and then every
-        group of the stream gets it. This is done only if there is no other group, or if the caller allows it.
-Rule 3. The record is deleted in the same step. The dead-letter stream is watched from before the reads until
-        then (WATCH), so two operators never replay a record twice; if it has changed, all is read again. This
+        group of the stream gets it. This is done only if the stream has no other group, or the caller allows it.
+Rule 3. The record is deleted in the same step. The dead-letter stream is watched (WATCH) from before the reads
+        until then, so two operators never replay a record twice. If it has changed, all is read again. This
         needs one connection for both steps, which a client with a pool has if one thread uses it.
-Rule 4. A record whose entry could not be handed back, because it or its group was deleted in that moment, is added
-        to the dead-letter stream again.
+Rule 4. If an entry cannot be handed back because it or its group is deleted at that moment, its record is added to
+        the dead-letter stream again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from headwater.groups.protocol.operation import (
     mapping,
 )
 from headwater.groups.reading.poison import Record
-from headwater.messages import PARKED_CONSUMER, DeadLetter, delays_key, poison_key
+from headwater.messages.dead import DeadLetter
+from headwater.messages.keys import PARKED_CONSUMER, delays_key, poison_key
 
 TOGETHER = 100
-"""How many records are replayed in one step, unless they have more than `CONTENT_BYTES`."""
+"""Maximum number of records that are replayed in one step, fewer if they have more than `CONTENT_BYTES`."""
 
 ATTEMPTS = 20
-"""How often a step is begun again because the dead-letter stream has changed."""
+"""Maximum number of attempts of a step, which begins again if the dead-letter stream has changed."""
 
 
 class ReplayResult(StrEnum):
@@ -48,11 +49,11 @@ class ReplayResult(StrEnum):
     ADDED = "added"
     """The entry was added again, with a new id, because it or its group was gone."""
     COMING = "coming"
-    """The group will get the entry anyway (it is pending or undelivered). The record was deleted."""
+    """The group will get the entry anyway, because it is pending or undelivered. The record was deleted."""
     GONE = "gone"
-    """Nothing was done: another operator has replayed or deleted the record."""
+    """Nothing was done, because another operator has replayed or deleted the record."""
     REFUSED = "refused"
-    """Nothing was done; `Replayed.reason` says why."""
+    """Nothing was done, for the reason in `Replayed.reason`."""
 
 
 DONE = frozenset({ReplayResult.RETURNED, ReplayResult.ADDED, ReplayResult.COMING})
@@ -92,7 +93,7 @@ def replay(
 
 
 class _Request(NamedTuple):
-    """What is asked for some records."""
+    """A request to replay some records."""
 
     destination: str
     """The dead-letter stream."""
@@ -103,7 +104,7 @@ class _Request(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What is done about one record."""
+    """The commands that replay one record, with the planned outcome."""
 
     outcome: Replayed
     commands: Sequence[Command] = ()
@@ -112,7 +113,7 @@ class _Step(NamedTuple):
 
 
 def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
-    """Yield records of one stream, not too many, each once. Records that name no stream or entry are apart."""
+    """Yield lists of records of one stream, not too many, each record once. Records without fields are apart."""
     part: list[DeadLetter] = []
     size = 0
     for one in letters:
@@ -139,7 +140,7 @@ def _together(asked: _Request, letters: Sequence[DeadLetter]) -> Operation[list[
 
 
 def _steps(asked: _Request, letters: Sequence[DeadLetter]) -> Operation[list[_Step]]:
-    """Watch the dead-letter stream, and decide what is done about each record."""
+    """Watch the dead-letter stream, and decide the step for each record."""
     reads: list[Command] = []
     for one in letters:
         entry = one.entry_id or "-"
@@ -163,8 +164,8 @@ def _step(
     entry: Any,
     row: Any,
 ) -> _Step:
-    """Decide what is done about a record, given the last-delivered ids of the groups, and what was read: the record,
-    its entry, and its row of XPENDING."""
+    """Decide the step for a record, given the last-delivered ids of the groups, and the replies with the record, its
+    entry, and its row of XPENDING."""
     if not accepted(record):
         return _Step(Replayed(letter, ReplayResult.GONE))
     words = record[0][1]
@@ -184,8 +185,8 @@ def _step(
 
 
 def _returned(letter: DeadLetter, *, verbs: bool) -> list[Command]:
-    """Return the commands that make the entry pending and due now, with a delivery count of 0 and a poison record
-    that says only that it was replayed."""
+    """Return the commands that make the entry pending and due now, with a delivery count of 0, and a poison record
+    that shows only that it was replayed."""
     head: list[Word] = ["XCLAIM", letter.stream, letter.group, PARKED_CONSUMER, 0, letter.entry_id]
     commands: list[Command] = [
         [*head, "TIME", 0, "RETRYCOUNT", 0, "FORCE", "JUSTID"],
@@ -208,8 +209,8 @@ def _last_delivered(groups: Sequence[Any]) -> dict[bytes, bytes]:
 
 
 def _in_one_step(asked: _Request, steps: Sequence[_Step]) -> Operation[list[Replayed] | None]:
-    """Do all steps, and delete the records, at once. Return the results, or None if the dead-letter stream has
-    changed since it was watched."""
+    """Do all steps and delete the records in one transaction. Return the results, or None if the dead-letter stream
+    has changed since it was watched."""
     records = [one.outcome.letter.id for one in steps if one.outcome.how in DONE]
     if not records:
         yield [["UNWATCH"]]
@@ -250,7 +251,7 @@ def _outcome(asked: _Request, step: _Step, replies: Sequence[Any]) -> Operation[
 
 
 def _refused(letter: DeadLetter, *, known: bool, others: int) -> Replayed:
-    """Return the refusal to add an entry again that other groups would get too."""
+    """Return the refusal to add an entry again, because other groups would get it too."""
     lacks = (
         f"its entry {letter.entry_id} is gone from {letter.stream!r}"
         if known

@@ -4,8 +4,8 @@
                                                       │ XSETTLE … ACKDEL TO orders, one step
                                                       └──▶ orders
 
-Rule 1. An entry is in the stream of scheduled messages until it is published or cancelled. So a group that
-        is gone is created again at the beginning, and nothing is lost or published twice.
+Rule 1. An entry is in the stream of scheduled messages until it is published or cancelled. So a deleted group
+        is created again at the beginning of the stream, and nothing is lost or published twice.
 Rule 2. Publishing and removing an entry are one owner-checked step. Cancelling deletes the entry and
         acknowledges it in one step too, so a message is published or cancelled, never both.
 Rule 3. The entry has its due time: its id is the time at which it was added, by the clock of the store, and
@@ -41,33 +41,33 @@ from headwater.groups.settling.settling import (
     SettleOutcome,
     settle,
 )
-from headwater.messages import LATE_FIELD, Pairs, delays_key, later_key
+from headwater.messages.keys import LATE_FIELD, Pairs, delays_key, later_key
 
 GROUP: Final = "hw"
 """The group of each stream of scheduled messages."""
 
 CLAIM_AFTER_MS: Final = 10_000
-"""``claim_after`` of the group. A worker owns a scheduled message for the time of one settlement; if it is
-killed then, the message is late by this."""
+"""``claim_after`` of the group, in milliseconds. A worker owns a scheduled message for the time of one settlement.
+If it is killed then, the message is late by this time."""
 
 READ_ENTRIES: Final = 64
-"""Most entries of a read. If no script publishes (`publish_by_script`), a read may have twice as many as the one
-before, as long as their content takes a few megabytes."""
+"""Maximum number of entries of a read. If no script publishes (`publish_by_script`), a read may have twice as many
+as the one before, as long as their content takes a few megabytes."""
 
 SCRIPT_ENTRIES: Final = 200
-"""Entries that one call of the script publishes: two milliseconds of the server's time."""
+"""Maximum number of entries that one call of the script publishes: two milliseconds of the server's time."""
 
 SCRIPT_BYTES: Final = 1024 * 1024
-"""Size of the content at which a call of the script ends."""
+"""Size of the content in bytes at which a call of the script ends."""
 
 REFUSED_MS: Final = 60_000
-"""After this time, a message that its stream refused is tried again."""
+"""Milliseconds after which a message that its stream refused is tried again."""
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Size of the published fields from which a batch of settlements is complete."""
+"""Size of the published fields in bytes from which a batch of settlements is complete."""
 
 LATE_MS: Final = 1_000
-"""From which delay on a message says that it was published late, because its expiry counts from its due time."""
+"""Delay in milliseconds from which a message has the field that it was late: its expiry counts from its due time."""
 
 AFTER_FIELD: Final = b"hw.after"
 MAXLEN_FIELD: Final = b"hw.maxlen"
@@ -100,7 +100,7 @@ def cancel_each(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
         *(["XDEL", key, one] for one in ids),
         ["XACK", key, GROUP, *ids],
         ["EXEC"],
-        # On Redis and Valkey; otherwise their due times would stay until a claim finds them due.
+        # For Redis and Valkey: otherwise the due times would stay until a claim finds them due.
         ["ZREM", delays_key(key, GROUP), *ids],
     ]
     deleted = executed(replies[:-1])
@@ -113,7 +113,7 @@ def cancel_each(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
 def in_use(streams: Sequence[str]) -> Operation[list[bool]]:
     """Return for each stream whether a message was ever scheduled for it."""
     keys = [later_key(stream) for stream in streams]
-    # Mostly there is none. A cluster refuses this for keys of several slots.
+    # Usually none of the keys exists. A cluster refuses this for keys of several slots.
     if len(keys) > 1 and (yield [["EXISTS", *keys]])[0] == 0:
         return [False] * len(keys)
     replies = yield [["EXISTS", key] for key in keys]
@@ -137,11 +137,11 @@ class Handled(NamedTuple):
 
     refused: list[Refusal]
     next_ms: int | None
-    """Milliseconds until the first of the delayed entries is due; None if there is none."""
+    """Milliseconds until the first of the delayed entries is due; None if no entry is delayed."""
 
 
 def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Operation[Handled]:
-    """Publish those of ``found`` that are due, and delay the others until they are.
+    """Publish the due entries of ``found``, and delay the others until they are due.
 
     Raises a temporary error of the store, such as OOM. The member then still owns the entries that were not
     settled.
@@ -160,8 +160,8 @@ def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Oper
 def publish_by_script(member: Member, stream: str) -> Operation[tuple[bool, Handled]]:
     """Publish due entries by a script, and delay new ones. Return whether there may be more to publish now.
 
-    For servers without Headwater's commands. No member owns an entry between two calls, so nothing has to be
-    claimed if the process is killed. Raises what `publish_due` raises.
+    This is for servers without Headwater's commands. No member owns an entry between two calls, so nothing has to
+    be claimed if the process is killed. Raises what `publish_due` raises.
     """
     keys = [*member.keys, stream]
     words: list[Word] = [*member.who, SCRIPT_ENTRIES, SCRIPT_BYTES, LUA_WORDS]
@@ -172,7 +172,7 @@ def publish_by_script(member: Member, stream: str) -> Operation[tuple[bool, Hand
             raise
         return False, Handled(
             [], None
-        )  # the slot migrates; what a read returns is published nevertheless
+        )  # the slot migrates; entries that a read returns are published nevertheless
     refusals = [Refusal(one, refused(text.decode("utf-8", "replace"))) for one, text in errors]
     for one in refusals:
         if remedy(one.error, Step.SETTLE) is not Remedy.FAIL:
@@ -182,7 +182,7 @@ def publish_by_script(member: Member, stream: str) -> Operation[tuple[bool, Hand
 
 
 def _postpone(member: Member, refusals: Sequence[Refusal]) -> Operation[None]:
-    """Delay messages that their stream refused."""
+    """Delay the messages that their stream refused."""
     parked = not member.able.verbs  # then the member does not own them
     again = [Settlement(one.id, How.SILENT, REFUSED_MS, any_owner=parked) for one in refusals]
     yield from settle(member, again)
@@ -201,7 +201,7 @@ def _settlement(stream: str, one: Delivered, now: int) -> Settlement:
 
 
 def _batches(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
-    """Split settlements into batches: a server closes a connection that sends too much at a time."""
+    """Split settlements into batches, because a server closes a connection that sends too much at a time."""
     batch: list[Settlement] = []
     size = 0
     for one in settlements:
@@ -228,7 +228,7 @@ def _refusals(
 
 
 def due_ms(entry_id: bytes, flat: Sequence[bytes]) -> int:
-    """Return the due time of an entry; the time at which it was added if it has no ``hw.after``."""
+    """Return the due time of an entry in Unix milliseconds, the time of its addition if it has no ``hw.after``."""
     tail = [(flat[-2], flat[-1])] if len(flat) >= 2 else []
     return StreamID.parse(entry_id).ms + (_number(tail, AFTER_FIELD) or 0)
 
@@ -242,7 +242,7 @@ def published(flat: Sequence[bytes]) -> Pairs:
 
 
 def _number(pairs: Pairs, name: bytes) -> int | None:
-    """Remove the last field if it is the number ``name``, and return it; None if it is not."""
+    """Remove the last field and return its value if it is called ``name`` and has a number; otherwise return None."""
     if not pairs or pairs[-1][0] != name or not pairs[-1][1].isdigit():
         return None
     return int(pairs.pop()[1])

@@ -27,8 +27,8 @@ log = logging.getLogger("headwater.groups")
 T = TypeVar("T")
 
 ROUNDS = 3
-"""For how many rounds of backups a member remembers what it handed back: a backup is two rounds old at
-most."""
+"""Number of rounds of backups for which a member remembers the entries that it handed back. A backup is at most
+two rounds old."""
 
 Counted: TypeAlias = Sequence[tuple[bytes, int]]
 """Ids with their delivery counts."""
@@ -46,7 +46,7 @@ class GroupSession:
         """The greatest id that was ever delivered as a new entry."""
         self._unsettled = unsettled
         self._handed_back: deque[set[bytes]] = deque([set()], maxlen=ROUNDS)
-        """Ids that this member handed back, by round of backups: the last backup may be older than that."""
+        """Ids that this member handed back, by round of backups: the last backup may be from before that."""
 
     def join(self, *, position: StreamID | str = MIN_ID) -> Operation[None]:
         """Join the group; see `member.join`."""
@@ -54,7 +54,7 @@ class GroupSession:
 
     def surviving(self, make: Callable[[Member], Operation[T]]) -> Operation[T]:
         """Run the operation that ``make`` returns. If the group is gone, create it again and repeat the
-        operation once; so it must be one that may run twice."""
+        operation once. So the operation must be one that may run twice."""
         try:
             return (yield from make(self.member))
         except GroupVanished:
@@ -77,16 +77,16 @@ class GroupSession:
         _log_created(self.member, remade)
 
     def registered_again(self, unsettled: Counted) -> Operation[set[bytes]]:
-        """If another member created the group again, make this member own these entries again, and return
-        the ids that it owns. Otherwise return nothing."""
+        """Make this member own these entries again if another member created the group again. Return the ids
+        that it owns again, otherwise an empty set."""
         self.mark, kept = yield from look_again(self.member, unsettled=unsettled, mark=self.mark)
         return kept
 
     def settle(
         self, settlements: Sequence[Settlement], unknown: AbstractSet[bytes] = frozenset()
     ) -> Operation[list[SettleOutcome]]:
-        """Settle, in order; see `settling.settle`. Entries that this member lost because another member created the
-        group again are taken again and settled. Raises `GroupVanished`."""
+        """Settle in order; see `settling.settle`. Entries that this member lost because another member created the
+        group again are taken back and settled. Raises `GroupVanished`."""
         outcomes = yield from settle(self.member, settlements, unknown)
         for one in settlements:
             if one.how not in FINAL:
@@ -108,8 +108,8 @@ class GroupSession:
         return outcomes
 
     def backed_up(self) -> None:
-        """Record that a round of backups has passed. Ids that were handed back `ROUNDS` before are in the backup,
-        and are forgotten here."""
+        """Record that a round of backups has passed. Ids that were handed back `ROUNDS` rounds before are in the
+        backup by now, and are forgotten here."""
         self._handed_back.append(set())
 
 
@@ -124,7 +124,7 @@ def _registered(
 
 
 def _with(first: SettleOutcome, again: Settlement, second: SettleOutcome) -> SettleOutcome:
-    """Return the outcome of a settlement of which a part was repeated."""
+    """Return the outcome of a settlement after a part of it was repeated."""
     repeated = set(again.ids)
     missed = [one for one in first.missed if one not in repeated] + [*second.missed]
     return second._replace(done=second.done and not missed, missed=missed)

@@ -1,11 +1,11 @@
-"""Settling: ending deliveries.
+"""Settles entries, which ends their deliveries.
 
 Rule 1. Failures, dead letters and entries that are handed back are owner-checked: a former owner changes nothing.
-        A success settles its entry as long as it is pending, regardless of its owner (``any_owner``): the first
-        finisher settles, and the results of later ones are dropped.
-Rule 2. A settlement may be sent twice: the first ends what the second would need. So a batch whose reply was lost
-        is sent again. But first the store is asked whether its entries are still pending, if it has results: they
-        may be large.
+        A success settles its entry as long as it is pending, regardless of its owner (``any_owner``). The first
+        member to finish settles it, and the results of later ones are dropped.
+Rule 2. A settlement may be sent twice: after the first one, the second changes nothing. So a batch whose reply was
+        lost is sent again. If it has results, which may be large, the store is first asked whether its entries are
+        still pending.
 Rule 3. Settlements share commands, but a failure of one does not undo another.
 Rule 4. A settlement of several entries with results is one step: if one of them cannot be settled, none is.
         Without results, it settles those that can be.
@@ -29,41 +29,41 @@ from headwater.groups.protocol.operation import (
     accepted,
 )
 from headwater.groups.protocol.scripts import RENEW, SETTLE
-from headwater.messages import PARKED_CONSUMER, Pairs, hash_tag
+from headwater.messages.keys import PARKED_CONSUMER, Pairs, hash_tag
 
 LUA_WORDS = 7_000
-"""Most words of one XADD in Lua, whose stack has room for 8,000."""
+"""Maximum number of words of one XADD in Lua, whose stack has room for 8,000."""
 
 SHARED_WORDS = 50_000
-"""Most words of results that share one XSETTLE. A server accepts 1,048,576 in one command."""
+"""Maximum number of words of results that share one XSETTLE. A server accepts 1,048,576 in one command."""
 
 LOADED_BYTES = 64 * 1024
-"""For a result of this size the script is loaded before it is called."""
+"""Size of a result, in bytes, from which the script is loaded before it is called."""
 
 SERVER_WORDS = 1024 * 1024
-"""Most words of one command, on every server."""
+"""Maximum number of words of one command, on every server."""
 
 MOST_WORDS = SERVER_WORDS - 64
-"""Most words of the settlements in one command. The command itself needs some."""
+"""Maximum number of words of the settlements in one command. The command itself needs some."""
 
 
 RENEWED_TOGETHER = 1_000
-"""How many entries one command renews: a few milliseconds of the server's time at most, in Lua."""
+"""Maximum number of entries that one command renews: in Lua, a few milliseconds of the server's time."""
 
 
 class How(StrEnum):
-    """How a delivery ends, by the arguments of XSETTLE."""
+    """The ends of a delivery, by the arguments of XSETTLE."""
 
     ACK = "ACK"
-    """Acknowledged."""
+    """The entry is acknowledged."""
     ACKDEL = "ACKDEL"
-    """Acknowledged and deleted, even if other groups have not handled the entry."""
+    """The entry is acknowledged and deleted, even if other groups have not handled it."""
     ACKED = "ACKED"
-    """Acknowledged, and deleted once every group has acknowledged it (`deleting`)."""
+    """The entry is acknowledged, and deleted once every group has acknowledged it (`deleting`)."""
     SILENT = "SILENT"
-    """Handed back: this delivery does not count."""
+    """The entry is handed back, and this delivery does not count."""
     FAIL = "FAIL"
-    """Delivered again: this delivery counts."""
+    """The entry is delivered again, and this delivery counts."""
 
 
 FINAL = frozenset({How.ACK, How.ACKDEL, How.ACKED})
@@ -92,7 +92,7 @@ class Addition(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """How the delivery of entry ``id`` ends, and of ``others``. ``delay_ms`` is for SILENT and FAIL only."""
+    """The end of the delivery of entry ``id``, and of ``others``. ``delay_ms`` is only for SILENT and FAIL."""
 
     id: bytes
     how: How
@@ -100,9 +100,9 @@ class Settlement(NamedTuple):
     additions: Sequence[Addition] = ()
     others: Sequence[bytes] = ()
     """More entries that end in the same way: with additions all of them or none, without additions each by
-    itself. Only with an end in `FINAL`."""
+    itself. They need an end in `FINAL`."""
     any_owner: bool = False
-    """Settle whatever is pending, also if another consumer owns it now (rule 1). Only with an end in `FINAL`."""
+    """True to settle pending entries even if another consumer owns them now (rule 1). Needs an end in `FINAL`."""
 
     @property
     def ids(self) -> list[bytes]:
@@ -120,16 +120,16 @@ def size_of(additions: Iterable[Addition]) -> int:
 
 
 class SettleOutcome(NamedTuple):
-    """The outcome of a settlement. ``done`` is False if an entry could not be settled any more, or if the
-    additions failed with ``error``; then nothing was changed."""
+    """The outcome of a settlement. ``done`` is False if an entry could no longer be settled, or if the additions
+    failed with ``error``. Then nothing was changed."""
 
     done: bool
     added: Sequence[bytes] = ()
     error: Refused | None = None
     gone: bool = False
-    """The entry was to be delivered again, but is gone from the stream, and so is not pending any more."""
+    """True if the entry was to be delivered again, but is gone from the stream and so no longer pending."""
     missed: Sequence[bytes] = ()
-    """Entries that were not settled: the member does not own them, or with ``any_owner`` they are not pending; or
+    """Entries that were not settled. The member does not own them, or with ``any_owner`` they are not pending, or
     this holds for another entry of the same step."""
 
 
@@ -142,15 +142,15 @@ def settle(
     """Settle, and return one outcome for each settlement, in order. Raises `GroupVanished` if the group is
     gone.
 
-    ``unknown`` are entries that this member has tried to settle, without an answer. If none of a settlement's entries
-    is pending any more, the attempt was successful.
+    ``unknown`` are entries that this member has tried to settle without getting a reply. If none of a settlement's
+    entries is pending any more, that attempt was successful.
     """
     if not any(s.additions for s in settlements):
         return (yield from _in_one_step(member, settlements))
     doubtful = unknown and [s for s in settlements if s.additions and not unknown.isdisjoint(s.ids)]
     if doubtful:
         return (yield from _unless_settled(member, settlements, doubtful))
-    # Keys in other slots cannot be written in the same step: publish first, then settle, at least once.
+    # Keys in other slots cannot be written in the same step. Publish first, then settle: at least once.
     apart = {n: s for n, s in enumerate(settlements) if s.additions and _apart(member, s)}
     refused = (yield from _published(apart)) if apart else {}
     rest = [
@@ -165,7 +165,7 @@ def settle(
 def _unless_settled(
     member: Member, settlements: Sequence[Settlement], doubtful: Sequence[Settlement]
 ) -> Operation[list[SettleOutcome]]:
-    """Ask which of the ``doubtful`` settlements were carried out, and settle the others."""
+    """Find out which of the ``doubtful`` settlements were carried out, and settle the others."""
     ids = [entry_id for one in doubtful for entry_id in one.ids]
     replies = yield [["XPENDING", member.stream, member.group, one, one, 1] for one in ids]
     for reply in replies:
@@ -192,8 +192,8 @@ def _in_one_step(
 
 
 def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
-    """Split settlements into runs that fit into one command. A settlement that is too long is a run of its
-    own."""
+    """Split settlements into runs that fit into one command each. A settlement that is too long is a run by
+    itself."""
     first = words = 0
     for n, settlement in enumerate(settlements):
         more = _words(settlement)
@@ -206,7 +206,7 @@ def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
 
 
 def _words(settlement: Settlement) -> int:
-    """Return an upper bound of the words that the settlement takes in a command."""
+    """Return an upper bound of the number of words that the settlement takes in a command."""
     words = 5 + len(settlement.others)
     for one in settlement.additions:
         words += 10 + 2 * len(one.fields)
@@ -259,7 +259,7 @@ def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, SettleOut
 
 def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
     """Settle by XSETTLE. Settlements of the same kind share one. An XSETTLE with results does everything or
-    nothing; if it did nothing, each of its settlements is sent again by itself, so that one failure does not
+    nothing. If it did nothing, each of its settlements is sent again by itself, so that one failure does not
     affect the others."""
     outcomes = [_DONE] * len(settlements)
     again = yield from _settle_alike(member, settlements, _alike(settlements), outcomes)
@@ -350,8 +350,8 @@ def _by_script(member: Member, settlements: Sequence[Settlement]) -> Operation[l
         if error.code != "TRYAGAIN":
             raise
         refused = error
-    # The slot migrates to another node, and a script that names a key which does not exist fails. Scripts that
-    # name only the stream work. Entries that are parked without the sorted set of delays are found by a sweep.
+    # While the slot migrates to another node, a script that names a missing key fails. Scripts that name only
+    # the stream work. A sweep finds the entries that are parked without the sorted set of delays.
     kinds: dict[tuple[bool, bool], list[int]] = {}
     for n, one in enumerate(settlements):
         kinds.setdefault((_waits_long(member, one), bool(one.additions)), []).append(n)
@@ -391,7 +391,7 @@ def _scripted(
 
 
 def _waits_long(member: Member, settlement: Settlement) -> bool:
-    """Return whether the delay is too long to be expressed by an idle time: see `scripts`, rule 2."""
+    """Return whether the delay is too long to be expressed by an idle time; see rule 2 of `scripts`."""
     parked = settlement.how in (How.SILENT, How.FAIL)
     return parked and settlement.delay_ms > member.claim_after_ms
 
@@ -421,7 +421,7 @@ def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
 
 
 def current_owners(member: Member, ids: Sequence[bytes]) -> Operation[list[str]]:
-    """Return, for a log, who owns each of these entries now."""
+    """Return a text for the log about the current owner of each of these entries."""
     replies = yield [["XPENDING", member.stream, member.group, one, one, 1] for one in ids]
     return [_current_owner(accepted(reply)) for reply in replies]
 

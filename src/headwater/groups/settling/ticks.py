@@ -1,13 +1,13 @@
-"""Ticks: messages that are added at declared times, each once.
+"""Adds ticks, which are messages at declared times, each once.
 
     worker ── look: the store's time, the last tick, the declared rule
            ── XADD {stream} <time of the tick>-0 …
 
-Rule 1. The id of a tick is its time. A stream accepts no id below its last one, so a tick is added once, whichever
-        worker adds it, and again by none. What is due is decided by the clock of the store.
+Rule 1. The id of a tick is its time. A stream accepts only ids above its last one, so one worker adds a tick, and no
+        other can add it again. The clock of the store decides which ticks are due.
 Rule 2. The last id of the stream is the last tick. So nothing else records it, and trimming does not change it.
-Rule 3. The hash ``{stream}:hw:ticks`` has the rule, and since when it is declared: ticks before that were not missed.
-        The rule that was declared last is valid; a worker that declares another one adds nothing.
+Rule 3. The hash ``{stream}:hw:ticks`` has the rule and the time of its declaration: ticks before that were not missed.
+        The rule that was declared last is valid. A worker that declares another one adds nothing.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from headwater.groups.protocol.operation import (
     mapping,
     server_ms,
 )
-from headwater.messages import Pairs, ticks_key
+from headwater.messages.keys import Pairs, ticks_key
 
 GROUP: Final = "ticks"
 """The consumer group of each stream of ticks."""
 
 
 class TicksState(NamedTuple):
-    """What the store knows about a stream of ticks. Times are in Unix milliseconds of the store."""
+    """The state of a stream of ticks in the store. Times are in Unix milliseconds of the store."""
 
     now_ms: int
     rule: str
     """The rule that is valid."""
     last_ms: int
-    """The last tick, or when the rule was declared, if that was later."""
+    """Time of the last tick, or of the rule's declaration if that was later."""
     ticked_ms: int | None
-    """The last tick; None if there was none yet."""
+    """Time of the last tick; None before the first one."""
     next_ms: int | None
-    """The next tick, as the workers recorded it."""
+    """Time of the next tick, as the workers recorded it; None if they did not."""
 
 
 def _since(rule: str) -> str:
@@ -53,11 +53,11 @@ def _since(rule: str) -> str:
 
 
 def declare_rule(stream: str, rule: str) -> Operation[None]:
-    """Make ``rule`` the valid one."""
+    """Make ``rule`` the valid rule of the stream."""
     key = ticks_key(stream)
     replies = yield [["TIME"], ["HGET", key, "rule"]]
     now, before = server_ms(replies[0]), accepted(replies[1])
-    # The first of several workers decides since when.
+    # If several workers declare it, the first one sets the time.
     commands: list[Command] = [["HSETNX", key, _since(rule), now], ["HSET", key, "rule", rule]]
     if before is not None and text_of(before) != rule:
         commands.append(["HDEL", key, _since(text_of(before)), "next"])
@@ -66,8 +66,8 @@ def declare_rule(stream: str, rule: str) -> Operation[None]:
 
 
 def state(stream: str, rule: str | None = None) -> Operation[TicksState | None]:
-    """Return the state of a stream of ticks; None if no rule is declared. A ``rule`` that was deleted with the
-    store's data is declared again."""
+    """Return the state of a stream of ticks; None if no rule is declared. If ``rule`` was deleted with the store's
+    data, it is declared again."""
     key = ticks_key(stream)
     replies = yield [["TIME"], ["HGETALL", key], ["XINFO", "STREAM", stream]]
     known = {text_of(name): value for name, value in mapping(accepted(replies[1])).items()}
@@ -91,8 +91,8 @@ def state(stream: str, rule: str | None = None) -> Operation[TicksState | None]:
 
 
 def state_if_told(stream: str, group: str) -> Operation[TicksState | None]:
-    """Return the state of a stream of ticks, for those who look; None if ``group`` is another group, or if the user has
-    no right to know."""
+    """Return the state of a stream of ticks, for reports; None if ``group`` is not the group of ticks, or if the user
+    has no right to read the state."""
     if group != GROUP:
         return None
     try:
@@ -104,7 +104,7 @@ def state_if_told(stream: str, group: str) -> Operation[TicksState | None]:
 def add_ticks(
     stream: str, ticks: Sequence[tuple[int, Pairs]], *, maxlen: int, next_ms: int | None
 ) -> Operation[int]:
-    """Add ticks, each by its time and its fields, and record the next one. Return how many were not added before."""
+    """Add ticks, each by its time and its fields, and record the next one. Return the number that were new."""
     trim: list[Word] = ["MAXLEN", "~", maxlen]
     commands: list[Command] = [
         ["XADD", stream, *trim, f"{ms}-0", *chain.from_iterable(fields)] for ms, fields in ticks

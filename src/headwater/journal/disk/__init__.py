@@ -1,5 +1,5 @@
-"""Files as the journal uses them: reads, writes, locks, copies, and what the operating system refuses.
+"""Files as the journal uses them: reads, writes, locks, copies, and refusals of the operating system.
 
-It knows no record and no name of a file. It imports no other room. Start with files.py, whose class `Files` tests
-replace by a file system that crashes.
+It does not depend on records or file names. It imports no other room. Start with files.py. Tests replace its class
+`Files` by a file system that crashes.
 """

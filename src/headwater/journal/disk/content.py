@@ -1,4 +1,4 @@
-"""`Content`: what a file contains, read as far as it is needed."""
+"""`Content`: the content of a file, read on demand."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from functools import cached_property
 class Content:
     """The content of a file at one time. It is read later.
 
-        size     how many bytes it has
+        size     its length in bytes
         used     the offset after its last byte that is not zero
 
-    What another process writes after ``used`` in the meantime does not belong to it: zeros are read there.
+    Bytes that another process writes after ``used`` in the meantime do not belong to it: zeros are read there.
     ``read_into`` fills a view from an offset of the file on.
     """
 
@@ -30,7 +30,7 @@ class Content:
 
     @cached_property
     def data(self) -> memoryview:
-        """All bytes."""
+        """The whole content."""
         if not self.size:
             return memoryview(b"")
         # Untouched pages cost nothing, and most of a new file is zeros. Private pages cost half as much as

@@ -1,10 +1,10 @@
 """Copies of data files, for backups: also to another file system, and of files that are being written.
 
-Rule 1. A copy has the size of its file and all bytes up to the last one that is not zero; what follows is a hole.
-        Which bytes those are is decided before the first is copied: what a store appends meanwhile is left out.
+Rule 1. A copy has the size of its file and all bytes up to the last one that is not zero; the rest is a hole.
+        That end is determined before the first byte is copied, so bytes that a store appends meanwhile are left out.
 Rule 2. A copy is complete or an error. copy_file_range is tried first, because file systems that share blocks
-        copy nothing then. Where it fails, or copies nothing, bytes are read and written, and that reports what is
-        wrong. Seen in the wild: EXDEV between two file systems (https://github.com/transmission/transmission/issues/3654),
+        copy nothing then. Where it fails, or copies nothing, bytes are read and written, which reports the error.
+        Known failures: EXDEV between two file systems (https://github.com/transmission/transmission/issues/3654),
         EPERM on CIFS and from filters of containers (https://github.com/libuv/libuv/pull/3354,
         https://github.com/rust-lang/rust/pull/51270), EINVAL on eCryptfs and ZFS, EOPNOTSUPP on RHEL 7
         (https://github.com/rust-lang/rust/pull/75428), EACCES on fuse-overlayfs
@@ -25,7 +25,7 @@ from headwater.journal.disk.regular import create_regular
 from headwater.journal.disk.system import allocate, used_bytes
 
 PIECE_BYTES = 64 * 1024 * 1024
-"""Copied at once: a backup reports its progress and can be interrupted between two pieces."""
+"""Number of bytes copied at once. Between two pieces, a backup reports its progress and can be interrupted."""
 _BUFFER_BYTES = 1024 * 1024
 
 
@@ -37,9 +37,9 @@ def copy_file(
     size: int | None = None,
     piece_bytes: int = PIECE_BYTES,
 ) -> Generator[int]:
-    """Copy a file durably, and replace ``destination``; with ``limit`` only so many bytes, with ``size`` into a file of
-    that size. Yield how many bytes are copied after each piece. Raises `OSError` with the name of the file that is
-    concerned."""
+    """Copy a file durably, and replace ``destination``. With ``limit``, copy only so many bytes; with ``size``, give
+    the copy that size. Yield the number of bytes copied so far after each piece. Raises `OSError` with the name of
+    the file."""
     with _naming(source):
         read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -47,7 +47,7 @@ def copy_file(
             write = create_regular(str(destination))
         try:
             with _naming(source):
-                # First the size: a rotation adds a last record and then gives back what follows it.
+                # The size is read first: a rotation adds a last record and then cuts off the space after it.
                 found = os.fstat(read).st_size
                 end = used_bytes(read, found if limit is None else min(found, limit))
             at = 0
@@ -72,7 +72,7 @@ def copy_file(
 
 
 def _copied_by_system(read: int, write: int, at: int, count: int) -> int:
-    """Let the system copy a part of a file. Return how many bytes it has copied; 0 if it cannot."""
+    """Let the system copy a part of a file. Return the number of copied bytes; 0 if it cannot."""
     try:
         return os.copy_file_range(read, write, count, at, at)
     except (AttributeError, OSError):  # macOS has none; see rule 2

@@ -1,13 +1,13 @@
 """All access to data files. `headwater.testing.CrashableFiles` is an equivalent in memory.
 
-Rule 1. `Files` is everything that the journal needs of a file system. Data files are accessed in no other
-        way.
+Rule 1. `Files` has all operations of a file system that the journal needs. Data files are accessed in no
+        other way.
 Rule 2. A file is created with its full size, so that later writes need no new space.
-Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`. What fails
-        there is an fsync: the directory is open from `lock` on, so no descriptor is needed for it.
-Rule 4. One process at a time locks a directory to write, or any number to read. Without `lock` a file
-        that is read is opened for reading only. A child created by fork has no lock and writes nothing: its copies of the descriptors are
-        closed as soon as it runs.
+Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`. A failure
+        there is that of an fsync: the directory is open from `lock` on, so no descriptor is needed for it.
+Rule 4. One process at a time locks a directory to write, or any number to read. Without `lock`, files are
+        opened for reading only. A child created by fork has no lock and writes nothing: its copies of the
+        descriptors are closed as soon as it runs.
 Rule 5. Errors of the system are raised unchanged, as `OSError`; the journal interprets them. Only `lock`
         raises errors about the directory as a whole: `StoreInUse`, `StoreUnusable`.
 Rule 6. Only regular files are opened (`headwater.journal.disk.regular`); otherwise `StoreUnusable` is raised.
@@ -61,11 +61,11 @@ Bytes = bytes | bytearray | memoryview
 
 
 class Files(Protocol):
-    """What the journal needs of a directory. ``name`` is the name of a file in it, without a path."""
+    """The files of a directory, as the journal uses them. ``name`` is the name of a file in it, without a path."""
 
     @property
     def reads(self) -> FileReads:
-        """Reads at any position, by any thread."""
+        """Reader of files at any position, for any thread."""
         ...
 
     def path(self, name: str) -> str:
@@ -79,7 +79,7 @@ class Files(Protocol):
 
     def lock_to_read(self) -> None:
         """Keep others from writing as long as the directory is read. Writes nothing; without the right to lock, warns.
-        Raises `StoreInUse` if another process has locked it, and `StoreUnusable` if there is no directory."""
+        Raises `StoreInUse` if another process has locked it, and `StoreUnusable` if it does not exist."""
         ...
 
     def unlock(self) -> None:
@@ -95,7 +95,7 @@ class Files(Protocol):
         ...
 
     def removable(self) -> AbstractContextManager[bool]:
-        """Return whether the store may remove files, while the context is open: not while a backup copies them."""
+        """Return whether the store may remove files while the context is open: False if a backup copies them."""
         ...
 
     def names(self) -> list[str]:
@@ -147,7 +147,7 @@ class Files(Protocol):
         ...
 
     def free_bytes(self) -> int:
-        """Return approximately how many bytes can still be allocated."""
+        """Return the approximate number of bytes that can still be allocated."""
         ...
 
 
@@ -174,7 +174,7 @@ class DiskFiles:
         self._pid = os.getpid()
         self._lock: int | None = None
         self._names: int | None = None
-        """The directory, while it is locked to write."""
+        """Descriptor of the directory while it is locked to write; otherwise None."""
         self._image_lock: int | None = None
         self._open: dict[str, int] = {}
         self._open_to_read: dict[str, int] = {}
@@ -224,7 +224,7 @@ class DiskFiles:
         self._sign(lock)
 
     def _sign(self, lock: int) -> None:
-        """Write the number of this process into a lock. It only informs: a full disk must not prevent a
+        """Write the number of this process into a lock, for information only: a full disk must not prevent a
         store from starting."""
         with contextlib.suppress(OSError):
             os.ftruncate(lock, 0)
@@ -307,7 +307,7 @@ class DiskFiles:
     def free_bytes(self) -> int:
         found = os.statvfs(self.directory)
         if not found.f_blocks:
-            # The file system does not say: one in memory without a limit, or a FUSE that has no statfs.
+            # The file system does not tell: it is in memory without a limit, or a FUSE without statfs.
             return _UNKNOWN_BYTES
         return found.f_bavail * found.f_frsize
 
@@ -386,7 +386,7 @@ class DiskFiles:
         return descriptor
 
     def _read_descriptor(self, name: str) -> int:
-        """Return a descriptor for reading. Only who has locked the directory may need the same for writing later."""
+        """Return a descriptor for reading. If the directory is locked to write, it may be needed for writing later."""
         if self._names is not None or name in self._open:
             return self._descriptor(name)
         descriptor = self._open_to_read.get(name)
@@ -404,7 +404,7 @@ class DiskFiles:
             )
 
     def _forget(self) -> None:
-        """Close the descriptors that a fork copied. The parent keeps its lock: it ends with the last copy."""
+        """Close the descriptors that a fork copied. The parent keeps its lock, which ends with the last copy."""
         self.unlock()
 
 

@@ -1,10 +1,10 @@
-"""The lock files of a data directory: which process uses it, writes an image, or makes a backup.
+"""The lock files of a data directory, for processes that use it, write an image, or make a backup.
 
-Rule 1. While a backup is made, the store removes no file that it does not need any more. The backup has the lock
-        shared, a removal has it alone, and neither waits while a removal runs for more than some milliseconds.
-Rule 2. Who only reads a directory writes nothing there, not even a lock file: it locks the file that is there, shared
-        and open for reading, which needs no right to write, on NFS either (flock(2)). Where that is impossible, it
-        reads without a lock, and a warning says so once.
+Rule 1. While a backup is made, the store does not remove files that it needs no longer. A backup holds the lock
+        shared, a removal holds it exclusively, and neither waits for more than the milliseconds of a removal.
+Rule 2. A process that only reads a directory writes nothing there, not even a lock file. It locks the existing file,
+        shared and open for reading, which needs no right to write, on NFS either (flock(2)). Where that is
+        impossible, it reads without a lock, and logs one warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BACKUP_LOCK_NAME = "backup.lock"
 
 
 def holder_of(lock: int) -> str:
-    """Return which process has this lock, for messages."""
+    """Return a name of the process that has this lock, for messages."""
     holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
     return f"process {holder}" if holder else "another process"
 
@@ -43,8 +43,8 @@ def in_use(directory: str, holder: str) -> StoreInUse:
 
 
 def lock_to_read(path: str, *, wait: bool) -> int | None:
-    """Lock an existing file together with other readers, and return its descriptor. Return None after a warning if there
-    is nothing to lock, or no right to. Raises `StoreInUse` unless it may ``wait``."""
+    """Lock an existing file together with other readers, and return its descriptor. Return None after a warning if
+    the file does not exist or may not be locked. If it is locked, ``wait``, or raise `StoreInUse`."""
     try:
         lock = open_regular(path, os.O_RDONLY)
     except OSError as error:
@@ -67,7 +67,7 @@ def lock_to_read(path: str, *, wait: bool) -> int | None:
 def _say_unlocked(path: str, reason: str) -> None:
     directory, name = Path(path).parent, Path(path).name
     if not os.access(directory / MANIFEST_NAME, os.R_OK):
-        return  # there is no store that this process could read
+        return  # this process cannot read a store there
     _log.warning(
         "%s is read without a lock (%s: %s): no server may use the directory meanwhile",
         directory,
@@ -78,8 +78,8 @@ def _say_unlocked(path: str, reason: str) -> None:
 
 @contextlib.contextmanager
 def removable(path: str) -> Iterator[bool]:
-    """Return whether files may be removed while the context is open, given the path of the lock of backups, which is
-    created if necessary."""
+    """Return whether files may be removed while the context is open. ``path`` is that of the lock of backups, which
+    is created if necessary."""
     try:
         lock = open_regular(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
@@ -101,7 +101,7 @@ def removable(path: str) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def held_for_backup(path: str) -> Iterator[None]:
-    """Keep a store from removing files, given the path of the lock of backups. Waits for a removal that runs."""
+    """Keep a store from removing files. ``path`` is that of the lock of backups. Waits for a running removal."""
     lock = lock_to_read(path, wait=True)
     try:
         yield

@@ -1,7 +1,7 @@
-"""Reads what the system has of a file in memory, without waiting for the disk: preadv2 with RWF_NOWAIT, in Linux.
+"""Reads bytes of a file that are in the page cache, without waiting for the disk: preadv2 with RWF_NOWAIT, in Linux.
 
-Compiled modules import `read_cached` from ``page_cache_c.pxd``, where it keeps the GIL and reads into the bytes that
-it returns: a blob of a few KiB is read in three quarters of the time. Plain Python uses the equivalent below.
+Compiled modules import `read_cached` from ``page_cache_c.pxd``. That version keeps the GIL and reads into the bytes
+that it returns: a blob of a few KiB takes three quarters of the time. Plain Python uses the equivalent below.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 NOWAIT = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
-"""0 if the system does not know the flag."""
+"""The flag; 0 if the system does not know it."""
 
 
 def read_cached(descriptor: int, offset: int, length: int) -> bytes | None:

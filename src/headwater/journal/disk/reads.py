@@ -1,13 +1,13 @@
 """Positional reads of data files by any thread. `headwater.testing.files` has an equivalent in memory.
 
-Rule 1. Every function may be called by any thread, also while another thread writes, closes or removes the
-        file. A file that is read keeps its descriptor until the read ends.
+Rule 1. Any thread may call every function, also while another thread writes, closes or removes the file. A
+        file that is read keeps its descriptor until the read ends.
 Rule 2. `DiskReads.cached` never waits for a disk: it asks the system for pages in memory only
         (RWF_NOWAIT). A file system without that is read directly if it is in memory itself (tmpfs,
         according to /proc/self/mountinfo); otherwise nothing counts as cached. Only opening a file that is
         not open may wait.
 Rule 3. At most `OPEN_FILES` descriptors are kept, those used last; each read in progress may have one more.
-Rule 4. Errors of the system are raised unchanged, as `OSError`. The size of a file bounds what is
+Rule 4. Errors of the system are raised unchanged, as `OSError`. The size of a file bounds the memory that is
         allocated for a read of more than `_SMALL_BYTES`.
 Rule 5. A child created by fork reads nothing: its copies of the descriptors are closed as soon as it runs.
 """
@@ -41,9 +41,9 @@ OPEN_FILES = 64
 in memory."""
 
 _SMALL_BYTES = 1024 * 1024
-"""Memory for so much is allocated without asking how large the file is."""
+"""Maximum size of a read for which memory is allocated without asking for the size of the file, in bytes."""
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM}
-"""What systems answer that do not know RWF_NOWAIT. Older filters of containers refuse it with EPERM."""
+"""Errors of systems that do not know RWF_NOWAIT. Older filters of containers refuse it with EPERM."""
 _IN_MEMORY = {"tmpfs", "ramfs"}
 
 
@@ -55,7 +55,7 @@ class FileReads(Protocol):
         ...
 
     def cached(self, name: str, offset: int, length: int) -> bytes | None:
-        """Like `at`, but without waiting for a disk: None unless all bytes are in memory."""
+        """Return the same as `at` without waiting for a disk, or None unless all bytes are in memory."""
         ...
 
     def ahead(self, name: str, offset: int, length: int) -> None:
@@ -114,7 +114,7 @@ class DiskReads:
         self._check_process()
         if length <= _SMALL_BYTES:
             with self._mutex:
-                # This does not wait for the disk, so it may have the mutex, and the file needs no count of users.
+                # This does not wait for the disk, so it may hold the mutex, and the file needs no count of users.
                 file = self._open.get(name)
                 if file is not None and file.nowait:
                     self._open.move_to_end(name)
@@ -125,7 +125,7 @@ class DiskReads:
 
     def _cached_of(self, file: _OpenFile, offset: int, length: int) -> bytes | None:
         try:
-            # A body is small, and a read that is too short says so. A length that is wrong could be any.
+            # A body is small, and a short read is noticed. A wrong length could have any value.
             large = length > _SMALL_BYTES
             if large and offset + length > os.fstat(file.descriptor).st_size:
                 return None
@@ -162,7 +162,7 @@ class DiskReads:
     # --- descriptors ----------------------------------------------------------------------------
 
     def open_files(self) -> int:
-        """Return how many files are open for reading."""
+        """Return the number of files that are open for reading."""
         return len(self._open)
 
     def close(self, name: str | None = None) -> None:
@@ -174,7 +174,7 @@ class DiskReads:
                 self._drop(self._open.pop(one, None))
 
     def _taken(self, name: str) -> _OpenFile:
-        """Return the file with one more user, opened if necessary."""
+        """Return the file, opened if necessary, with one more user."""
         self._check_process()
         with self._mutex:
             found = self._open.get(name)
@@ -238,8 +238,8 @@ def _read(descriptor: int, offset: int, length: int) -> bytes:
 
 
 def _read_nowait(file: _OpenFile, offset: int, length: int) -> bytes | None:
-    """Return the bytes if all of them are in memory. Clears ``file.nowait`` if the file system cannot say
-    so."""
+    """Return the bytes if all of them are in memory, else None. Clears ``file.nowait`` if the file system cannot
+    tell."""
     try:
         return read_cached(file.descriptor, offset, length)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Opens data files: only regular files with a single name, never anything that a name leads to.
+"""Opens data files: only regular files with a single name, never the target of a link.
 
 Rule 1. The last part of a path is never followed: a symbolic link in place of a data file is refused,
         wherever it points.
@@ -58,7 +58,7 @@ def open_regular(path: str, flags: int) -> int:
         raise
     try:
         found = os.fstat(descriptor)
-        # Who only reads changes no other file.
+        # Reading changes no other file.
         writes = flags & (os.O_WRONLY | os.O_RDWR)
         _refuse(path, found.st_mode, links=found.st_nlink if writes else 1)
     except BaseException:
@@ -96,7 +96,7 @@ def check_directory(directory: Path) -> None:
 
 
 def remedy(error: OSError) -> str:
-    """Return what solves the system's refusal of a directory or of a file in it, as a sentence."""
+    """Return a sentence that says how to solve the system's refusal of a directory or of a file in it."""
     first = _REMEDIES.get(
         error.errno or 0, "Free some space or give the process write permission there"
     )
@@ -104,7 +104,7 @@ def remedy(error: OSError) -> str:
 
 
 def check_link(directory: Path) -> None:
-    """Raise `StoreUnusable` if ``directory`` is a symbolic link to nothing, `OSError` if it leads nowhere else."""
+    """Raise `StoreUnusable` if ``directory`` is a symbolic link to nothing, `OSError` if it cannot be resolved."""
     try:
         leads_to = directory.readlink()
     except OSError:

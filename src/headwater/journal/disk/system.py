@@ -9,16 +9,16 @@ from pathlib import Path
 _ZEROS = bytes(1024 * 1024)
 _STEP_BYTES = 64 * 1024
 _KNOW_HOLES = {"ext4", "tmpfs"}
-"""File systems whose SEEK_DATA finds all that was written, also what is still to be written to the disk. Others
-have reported a hole there, as ZFS did (https://github.com/openzfs/zfs/issues/15526), or share extents between
-copies of a file, where such data is in none of the file's own."""
+"""File systems whose SEEK_DATA finds all written bytes, including those that are not on the disk yet. Others have
+reported a hole there, as ZFS did (https://github.com/openzfs/zfs/issues/15526), or share extents between
+copies of a file, where such data is not in an extent of the file itself."""
 NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-"""What systems and file systems answer that do not have a function."""
+"""Errors of systems and file systems that do not have a function."""
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def read_into(descriptor: int, data: memoryview, offset: int) -> int:
-    """Fill ``data`` from the file. Return how many bytes were read."""
+    """Fill ``data`` from the file. Return the number of bytes read."""
     done = 0
     while done < len(data):
         # The system reads at most 2 GiB at once.
@@ -43,8 +43,8 @@ def _read_some(descriptor: int, data: memoryview, offset: int) -> int:
 
 
 def used_bytes(descriptor: int, size: int) -> int:
-    """Return the offset after the last byte that is not zero. What was allocated and never written is not read,
-    if the file system knows it."""
+    """Return the offset after the last byte that is not zero. Space that was allocated and never written is not
+    read, if the file system knows it."""
     for start, end in reversed(_written(descriptor, size)):
         found = _end_between(descriptor, start, end)
         if found:
@@ -53,7 +53,7 @@ def used_bytes(descriptor: int, size: int) -> int:
 
 
 def _end_between(descriptor: int, first: int, end: int) -> int:
-    """Return the offset after the last byte in a range that is not zero, 0 if all are."""
+    """Return the offset after the last byte in a range that is not zero, or 0 if all are zero."""
     buffer = bytearray(_STEP_BYTES)
     while end > first:
         start = max(first, end - len(buffer))
@@ -74,7 +74,7 @@ def _written(descriptor: int, size: int) -> list[tuple[int, int]]:
     end = 0
     try:
         while end < size:
-            # Range by range: tmpfs looks at each page of a hole, so looking again from a place in it is slow.
+            # Range by range: tmpfs looks at each page of a hole, so a second search from within a hole is slow.
             start = os.lseek(descriptor, end, os.SEEK_DATA)
             end = os.lseek(descriptor, start, os.SEEK_HOLE)
             found.append((start, min(end, size)))

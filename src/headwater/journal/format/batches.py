@@ -1,14 +1,14 @@
-"""Groups in batches, so that a replay spends its time in the engine and not on the groups.
+"""Reads groups in batches, so that a replay spends its time in the engine and not on the groups.
 
     data   ┌────────┬───────┬────────┬───────┬────────┬───────┬───┐
            │ header │ facts │ header │ facts │ synced │ facts │ … │
            └────────┴───────┴────────┴───────┴────────┴───────┴───┘
            starts ──┘       ends ─┘
 
-Rule 1. A batch contains only the engine's groups. The journal's own are judged on the way: the scanner keeps
-        what the last fact ``synced`` said, and stops at any other.
+Rule 1. A batch contains only the engine's groups. The scanner handles the journal's own: it keeps the
+        content of the last fact ``synced``, and stops at any other.
 Rule 2. A batch ends after about `BATCH_GROUPS` groups, or with its piece of the file.
-Rule 3. Whether a group is valid is decided by `records.whole_group` alone.
+Rule 3. Only `records.whole_group` decides whether a group is valid.
 Rule 4. `PieceReader` needs memory for one piece of a file, or for its largest group.
 """
 
@@ -42,8 +42,8 @@ if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
 
 BATCH_GROUPS = 4096
 PIECE_BYTES = 1024 * 1024
-"""How much of a file `PieceReader` reads at once. The processor's cache keeps so much until it is replayed, and
-the next piece uses the same memory: replaying takes a fifth less time than from a whole file in memory."""
+"""Number of bytes that `PieceReader` reads at once. A piece stays in the processor's cache until it is replayed, and
+the next one uses the same memory: replaying takes a fifth less time than from a whole file in memory."""
 
 FULL = 0
 """The batch is full; more groups may follow."""
@@ -96,12 +96,12 @@ class GroupScanner:
     ``data`` is a part of file ``number`` that begins at ``base``; ``key`` is the file's `records.file_key`,
     None if its groups are not bound. ``turn`` is the turn of the last group before.
 
-        offset                 where in ``data`` the next group begins
+        offset                 the offset in ``data`` of the next group
         turn                   the turn of the last group
         last_now_ms            the latest time of the engine's groups
         synced_number, synced_offset
-                               the last fact ``synced``; number 0 if there was none
-        clean                  whether the last group says that all before it is durable
+                               the last fact ``synced``; number 0 if none was found
+        clean                  True if the last group says that all before it is durable
     """
 
     def __init__(
@@ -155,8 +155,8 @@ class GroupScanner:
         return result
 
     def _is_synced(self, offset: int, end: int) -> bool:
-        """Keep what the fact ``synced`` from ``offset`` to ``end`` says. Return False if it is none, or one
-        that declares a later place of this file durable."""
+        """Keep the content of the fact ``synced`` from ``offset`` to ``end``. Return False if it is another fact,
+        or declares a later place of this file durable."""
         data, at = self.data, offset + GROUP_HEADER_BYTES
         if end - offset != SYNCED_GROUP_BYTES or view_byte(data, at) != _SYNCED_KIND:
             return False
@@ -174,20 +174,20 @@ class GroupScanner:
         return self.data[self.offset + GROUP_HEADER_BYTES : end]
 
     def last_synced(self) -> Synced | None:
-        """Return the last fact ``synced`` of this part, None if there was none."""
+        """Return the last fact ``synced`` of this part, or None if none was found."""
         return Synced(self.synced_number, self.synced_offset) if self.synced_number else None
 
 
 class PieceReader:
-    """Reads the groups of a file in pieces, from an offset to ``end``, or to where no complete group follows.
+    """Reads the groups of a file in pieces, from an offset to ``end``, or until no complete group follows.
 
     Other arguments as for `GroupScanner`.
 
-        offset, turn           where the next group begins, and the turn of the last one
-        groups                 how many of the engine's groups were read
+        offset, turn           the offset of the next group, and the turn of the last one
+        groups                 number of the engine's groups that were read
         last_now_ms, last_synced, clean
-                               of all that was read, as in `GroupScanner`
-        foreign                the facts of the group that follows, if it is none of the engine's and not a
+                               as in `GroupScanner`, of all groups that were read
+        foreign                the facts of the group that follows, if it is not the engine's and not a
                                plausible fact ``synced``
     """
 
@@ -208,7 +208,7 @@ class PieceReader:
         self.clean = False
         self.foreign: memoryview | None = None
         self._rest = memoryview(b"")
-        """What was read where no complete group follows."""
+        """The bytes after the last complete group that was read."""
 
     def batches(self, offset: int, turn: int) -> Iterator[JournalBatch]:
         """Yield the engine's groups from ``offset`` on; ``turn`` is that of the last group before."""
@@ -223,13 +223,13 @@ class PieceReader:
             yield from self._scanned(scanner)
             self._rest = data[self.offset - begin :]
             needed = _group_bytes(self._rest)
-            # A group that was read whole is not valid, and one that would end after the file neither.
+            # A group that was read whole, or that would end after the file, is not valid.
             is_cut = len(self._rest) < needed <= end - self.offset
             wanted = max(PIECE_BYTES, needed) if is_cut else 0
 
     def refuse_rest(self, damaged: Callable[[int, str], JournalDamaged]) -> None:
-        """Raise the error that ``damaged`` returns for an offset and what was found there, unless the groups end
-        at ``end``."""
+        """Raise the error that ``damaged`` returns for an offset and a description of what is there, unless the
+        groups end at ``end``."""
         if self.foreign is not None:
             raise damaged(self.offset, f"a fact of unknown kind {self.foreign[0]:#04x}")
         if self.offset == self._end:
@@ -273,7 +273,7 @@ def groups_of(batches: Iterable[JournalBatch]) -> Iterator[Group]:
 
 
 def _group_bytes(data: memoryview) -> int:
-    """Return how many bytes are needed to judge the group at the start of ``data``."""
+    """Return the number of bytes that are needed to judge the group at the start of ``data``."""
     if len(data) <= GROUP_HEADER_BYTES:
         return GROUP_HEADER_BYTES + 1
     return GROUP_HEADER_BYTES + int.from_bytes(data[:4], "little")

@@ -24,7 +24,7 @@ def extend(crc: int, source: bytearray, start: int, end: int) -> int:
 
 
 def extend_view(crc: int, source: memoryview, start: int, end: int) -> int:
-    """Like `extend`, for a memoryview of a file's content."""
+    """Return the same as `extend`, for a memoryview of a file's content."""
     assert 0 <= start <= end <= len(source)
     found: int = google_crc32c.extend(crc, bytes(source[start:end]))
     return found

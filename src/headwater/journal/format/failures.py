@@ -1,4 +1,4 @@
-"""The texts of errors: what was found where, and what to do about it."""
+"""The texts of errors: what was found, in which file and at which offset, and what to do about it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PAST = "Only the history is affected: `headwater check` says how to go on witho
 def damaged_file(
     files: Files, name: str, offset: int, found: str, *, size: int, manifest: bool
 ) -> JournalDamaged:
-    """Return the error for damage in a journal file of ``size`` allocated bytes. ``manifest`` says whether
-    the directory has a MANIFEST."""
+    """Return the error for damage in a journal file of ``size`` allocated bytes. ``manifest`` is True if the
+    directory has a MANIFEST."""
     where = (
         f"{files.path(name)} is damaged at offset {offset}: found {found}. Nothing was changed. "
     )
@@ -46,8 +46,8 @@ def damaged_at(files: Files, name: str, offset: int, found: str) -> JournalDamag
 
 
 def _is_past(files: Files, name: str) -> bool:
-    """Return whether a journal file or an image is kept that MANIFEST does not name any more
-    (`headwater.journal.images.retention`)."""
+    """Return whether the name is that of a journal file or image that is kept although MANIFEST does not name it
+    any more (`headwater.journal.images.retention`)."""
     kind, _, number = name.partition("-")
     if MANIFEST_NAME not in files.names():
         return False
@@ -75,7 +75,7 @@ def _correct_manifest(name: str, offset: int) -> str:
 
 
 def missing_file(files: Files, name: str, reason: str) -> JournalDamaged:
-    """Return the error for a file that must exist. ``reason`` says why."""
+    """Return the error for a missing file. ``reason`` says why the file must exist."""
     return JournalDamaged(
         f"{files.path(name)} is missing, although {reason}. Nothing was changed. Restore the missing file, "
         "or restore the data directory from a backup."
@@ -94,7 +94,7 @@ def damaged_manifest(files: Files, name: str, line: int, found: str) -> JournalD
 
 
 def damaged_image(files: Files, name: str, offset: int, found: str) -> JournalDamaged:
-    """Return the error for damage in an image, which nothing else can replace."""
+    """Return the error for damage in an image, which no other file can replace."""
     where = (
         f"{files.path(name)} is damaged at offset {offset}: found {found}. Nothing was changed. "
     )
@@ -104,7 +104,7 @@ def damaged_image(files: Files, name: str, offset: int, found: str) -> JournalDa
 
 
 def without_remedy(error: Exception) -> str:
-    """Return what is damaged and where, without what to do about it: for files that the current state does not need."""
+    """Return the text of an error without its remedy, for files that the current state does not need."""
     return re.split(r"\. (?:Nothing was changed|All other entries|Restore the file)", str(error))[0]
 
 
@@ -118,7 +118,7 @@ def unreadable(files: Files, error: OSError) -> StoreUnusable:
 
 @contextlib.contextmanager
 def reading(files: Files) -> Iterator[None]:
-    """Raise `StoreUnusable` for what the system cannot read while the context is open."""
+    """Raise `StoreUnusable` for any `OSError` while the context is open."""
     try:
         yield
     except OSError as error:
@@ -142,7 +142,7 @@ def forked(files: Files, pid: int) -> ForkedStore:
 
 
 def poisoned(files: Files, name: str, error: BaseException) -> str:
-    """Return why nothing more is written after this error in file ``name``."""
+    """Return the reason why nothing more is written after this error in file ``name``."""
     return (
         f"{files.path(name)} could not be written: {error!r}. Commands have run whose changes are not durable, "
         "so no further command is answered. Check the disk and restart: acknowledged writes are in the "

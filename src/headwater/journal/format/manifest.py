@@ -1,4 +1,4 @@
-"""The file MANIFEST: which image and which journal files are the store.
+"""The file MANIFEST, which names the image and the journal files of the store.
 
     format 1
     seed 00005eed
@@ -19,8 +19,8 @@ Rule 1. The store is the image, followed by the journal files from ``first`` on.
 Rule 2. ``floor`` names a file and an offset: the journal was durable up to there.
 Rule 3. No image has the number ``next_image`` or a later one. No segment that is deleted had the number
         ``next_segment`` or a later one.
-Rule 4. The last line is the checksum of all lines before it. Every line must be exactly as it would be
-        written. A user who corrects a line replaces the last one by `failures.EDITED`.
+Rule 4. The last line is the checksum of all lines before it. Every line must have exactly the written form.
+        After correcting a line by hand, replace the last line by `failures.EDITED`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from headwater.journal.format.records import Synced, checksum_of
 
 MANIFEST_FORMAT = 1
 MANIFEST_BYTES = 4096
-"""The greatest size of a MANIFEST."""
+"""Maximum size of a MANIFEST."""
 UNFINISHED = b"unfinished copy\n"
 """The MANIFEST of a copy that is being made (`headwater.persistence.backup`)."""
 
@@ -55,7 +55,7 @@ class ImageEntry(NamedTuple):
 
 
 class StoreManifest(NamedTuple):
-    """What MANIFEST says. ``last`` is ``first`` - 1 if no journal file is known to exist."""
+    """Content of MANIFEST. ``last`` is ``first`` - 1 if no journal file is known to exist."""
 
     seed: int
     image: ImageEntry | None
@@ -99,14 +99,14 @@ class StoreManifest(NamedTuple):
 
 
 def read_manifest(files: Files, name: str = MANIFEST_NAME) -> StoreManifest | None:
-    """Return what MANIFEST says, or a former one that is kept as ``name``; None if there is no such file.
+    """Return the content of MANIFEST, or of a former one that is kept as ``name``; None if the file does not exist.
 
     Raises `JournalDamaged` for a flaw, and `StoreUnusable` for a later format or an unfinished copy.
     """
     try:
         data = files.read(name, MANIFEST_BYTES + 1)
     except FileNotFoundError:
-        files.names()  # raises if there is no directory either
+        files.names()  # raises if the directory does not exist either
         return None
     files.close(name)
     if data == UNFINISHED:

@@ -1,4 +1,4 @@
-"""The names of data files, and what the name and the header of a journal file say about it."""
+"""The names of data files, and the properties of a journal file that its name and header tell."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def image_name(number: int) -> str:
 
 
 def past_name(number: int) -> str:
-    """Return the name of the MANIFEST that named image ``number``, which is kept (`headwater.journal.images.retention`); 0
-    is that of no image.
+    """Return the name of the former MANIFEST that named image ``number``, which is kept
+    (`headwater.journal.images.retention`). 0 stands for the one without an image.
 
     >>> past_name(3)
     'manifest-000003'
@@ -90,7 +90,7 @@ def past_numbers(files: Files) -> list[int]:
 
 
 def image_numbers(files: Files, *, unfinished: bool = False) -> list[int]:
-    """Return the numbers of all images, sorted, on request with those that are being written."""
+    """Return the numbers of all images, sorted; with ``unfinished``, also of those that are being written."""
     found = _numbers(files, _IMAGE, image_name)
     if unfinished:
         found += _numbers(files, _IMAGE, image_name, suffix=TEMPORARY_SUFFIX)

@@ -27,7 +27,7 @@ Rule 5. Zeros are never a group: a group has at least one byte of facts.
 The journal's own facts:
 
     0x01 file     magic "headwater journal", version u16, seed u32, number u64, size u64
-    0x02 synced   number u64, offset u64: that file was durable up to that offset
+    0x02 synced   number u64, offset u64: the file was durable up to the offset
     0x03 image end  groups u64, bytes u64: the end of an image (`headwater.journal.images.images`)
     0x04 image    magic "headwater image", version u16, seed u32, number u64, turn u64: the start of one
 
@@ -79,7 +79,7 @@ _SYNCED_KIND = 0x02
 _MAGIC = b"headwater journal"
 _BLANK = bytes(GROUP_HEADER_BYTES)
 _HEADER_BYTES = GROUP_HEADER_BYTES
-"""The same as a number in C, for each group. `GROUP_HEADER_BYTES` cannot be one, as other modules import it."""
+"""The same number in C, for each group. `GROUP_HEADER_BYTES` cannot be one, because other modules import it."""
 
 assert GROUP_HEADER_BYTES == _GROUP.size
 assert GROUP_HEADER_BYTES + _FILE.size == FILE_HEADER_BYTES
@@ -89,7 +89,7 @@ assert GROUP_HEADER_BYTES + _SYNCED.size == SYNCED_GROUP_BYTES
 class Group(NamedTuple):
     """One complete group of a file, from ``offset`` to ``end``.
 
-    ``facts`` is a view of the file's content. Copy what is needed after the file has been read.
+    ``facts`` is a view of the file's content. Copy the parts that are needed after the file has been read.
     """
 
     turn: int
@@ -135,7 +135,7 @@ def begin_group(buffer: bytearray) -> int:
 
 
 def seal_group(buffer: bytearray, mark: int, turn: int, now_ms: int, seed: int) -> bool:
-    """Make a group of what was appended since `begin_group`. If nothing was, remove the header and return
+    """Make a group of the bytes appended since `begin_group`. If there are none, remove the header and return
     False.
 
     The group must be the last thing in ``buffer``. ``seed`` is `Journal.seed`.
@@ -175,7 +175,7 @@ def file_header(number: int, size: int, seed: int, *, version: int = FORMAT_VERS
 
 
 def synced_group(synced: Synced, turn: int, now_ms: int, seed: int) -> bytearray:
-    """Return the group of 41 bytes that says what the last fsync made durable, not yet bound."""
+    """Return the group of 41 bytes that records the last fsync, not yet bound."""
     buffer = bytearray()
     mark = begin_group(buffer)
     buffer += _SYNCED.pack(_SYNCED_KIND, *synced)
@@ -189,11 +189,11 @@ def synced_group(synced: Synced, turn: int, now_ms: int, seed: int) -> bytearray
 def read_groups(
     data: memoryview, offset: int, *, seed: int, turn: int = 0, key: int | None = None
 ) -> Iterator[Group]:
-    """Yield the consecutive complete groups from ``offset`` on. Ends where there is no such group.
+    """Yield the consecutive complete groups from ``offset`` on. Stop at the first place without one.
 
     ``data`` is the content of a file from its start, and ``key`` its `file_key`; None if the groups are not
     bound: in a file of version 1, or in a turn's buffer. Turns never decrease: a group is not valid if its
-    turn is before ``turn`` or before that of the group before it. `flaw` describes what follows the last
+    turn is before ``turn`` or before that of the group before it. `flaw` describes the bytes after the last
     group.
     """
     while offset + GROUP_HEADER_BYTES < len(data):
@@ -206,8 +206,8 @@ def read_groups(
 
 
 def whole_group(data: memoryview, offset: int, seed: int, turn: int, mask: int) -> int:
-    """Return where the group at ``offset`` ends if it is complete, valid with this mask, and of a turn not
-    before ``turn``; otherwise 0. At least the header of a group must be there."""
+    """Return the end of the group at ``offset`` if it is complete, valid with this mask, and of a turn not
+    before ``turn``; otherwise 0. ``data`` must have at least the header of a group."""
     length = view_u32(data, offset)
     end = offset + _HEADER_BYTES + length
     if length == 0 or length > MAX_RECORD_GROUP_BYTES or end > len(data):
@@ -239,7 +239,7 @@ def flaw(
     base: int = 0,
     file_end: int | None = None,
 ) -> str:
-    """Describe what is at ``offset``, where there is no valid group, for an error message. ``base`` is the
+    """Describe the bytes at ``offset``, which are not a valid group, for an error message. ``base`` is the
     offset in the file of ``data``; ``file_end`` that of the file's end, if ``data`` may end before it."""
     size = len(data)
     if offset + GROUP_HEADER_BYTES >= size:
@@ -260,7 +260,7 @@ def flaw(
 
 
 def read_file_header(data: memoryview) -> FileHeader | None:
-    """Return the header at the start of a file, None if there is no valid header."""
+    """Return the header at the start of a file, or None if it is not valid."""
     group = next(read_groups(data[:FILE_HEADER_BYTES], 0, seed=0), None)
     if group is None or len(group.facts) != _FILE.size:
         return None
@@ -292,9 +292,9 @@ def find_synced(
 ) -> Iterator[Synced]:
     """Yield every fact ``synced`` whose complete group begins at any byte from ``offset`` to ``stop``.
 
-    Checks checksum and turn. Recovery uses this to find out that a place was durable although the records in
-    between cannot be read. Where bytes were inserted or removed, a group is not at its position any more; it
-    is still found if it names the position at which it was written.
+    Checks checksum and turn. With this, recovery finds out that a place was durable although the records in
+    between cannot be read. After inserted or removed bytes, a group is not at its position any more. It is still
+    found if it names the position at which it was written.
     """
     for match in _SYNCED_GROUP.finditer(data, offset, min(stop + SYNCED_GROUP_BYTES, len(data))):
         start = match.start()
@@ -317,7 +317,7 @@ def holds_group(
 def find_group(
     data: memoryview, offset: int, stop: int, *, seed: int, turn: int, key: int | None = None
 ) -> int:
-    """Return where the first complete group begins from ``offset`` to ``stop``, at any byte; -1 if there is none.
+    """Return the offset of the first complete group that begins at any byte from ``offset`` to ``stop``, or -1.
 
     Checks checksum and turn, but reads at most `_SEARCH_FACTOR` times the bytes of ``data``: data of clients
     may look like the beginnings of many large groups, and must not prevent a store from starting.

@@ -10,7 +10,7 @@ from headwater.journal.format.names import TEMPORARY_SUFFIX
 
 def replace_file(files: Files, name: str, content: bytes) -> None:
     """Make ``content`` the content of a file, durably; its name is durable after `Files.sync_directory`. A crash
-    leaves the old content or the new one. Raises `OSError`; the old content is there then."""
+    leaves the old content or the new one. Raises `OSError`, in which case the old content stays."""
     temporary = name + TEMPORARY_SUFFIX
     try:
         files.create(temporary, len(content))

@@ -1,4 +1,4 @@
-"""Images (checkpoints), and the catalog: which files the directory has, and which are kept for how long.
+"""Images (checkpoints), and the catalog of the directory's files, with the time for which they are kept.
 
 It imports disk, format and segments. Start with catalog.py.
 """

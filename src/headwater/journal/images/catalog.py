@@ -1,9 +1,9 @@
-"""Keeps MANIFEST: which image and which journal files are the store. Numbers its segments.
+"""Keeps MANIFEST, which names the image and the journal files of the store. Numbers its segments.
 
 Rule 1. MANIFEST is replaced as a whole: a new file is written, fsynced and renamed, and the directory is
         fsynced. A crash leaves the old one or the new one.
-Rule 2. What MANIFEST names is durable before MANIFEST names it. What it does not name any more is removed
-        after it is durable.
+Rule 2. A file is durable before MANIFEST names it. A file that it does not name any more is removed after
+        MANIFEST is durable.
 Rule 3. Failing to replace MANIFEST loses nothing: the old one stays true. It may be tried again, except after
         a failed fsync of the directory: then it is unknown which one a crash would leave, so nothing is
         created, replaced or removed until a restart.
@@ -41,17 +41,17 @@ from headwater.journal.segments.segments import segment_name, segment_numbers
 log = logging.getLogger("headwater.journal")
 
 _FIRST_IMAGE_BYTES = 64 * 1024 * 1024
-"""With default settings, the first image is written when the journal has grown by this much."""
+"""Growth of the journal, in bytes, at which the first image is written with default settings."""
 
 
 class Catalog:
-    """What MANIFEST says, and how large the closed journal files are.
+    """The content of MANIFEST, and the sizes of the closed journal files.
 
-        manifest     what MANIFEST says; None if there is none yet
-        floor        how far the journal is durable; the next MANIFEST says so
-        closed       where each closed file from ``first`` on ends, in order
-        fresh        whether this process has written MANIFEST, durably
-        broken       why MANIFEST cannot be replaced until a restart; None if it can
+        manifest     the content of MANIFEST; None if the file does not exist yet
+        floor        the end of the durable part of the journal; the next MANIFEST says so
+        closed       the end of each closed file from ``first`` on, in order
+        fresh        True if this process has written MANIFEST, durably
+        broken       the reason why MANIFEST cannot be replaced until a restart; None if it can
 
     ``past`` is a former MANIFEST, to read the store from there on (`retention.past_before`).
 
@@ -69,7 +69,7 @@ class Catalog:
         self._seed: int | None = None
         self.broken: str | None = None
         self._removes = True
-        """Whether files may be removed. A failed fsync of the directory may bring back a past that names them."""
+        """True if files may be removed. After a failed fsync of the directory, a past that names them may come back."""
         self._removing = threading.Lock()
         """Held while something is removed: a checkpoint's thread, the sealer and the node may do so."""
         self._mutex = threading.Lock()
@@ -87,16 +87,16 @@ class Catalog:
             reason = f"{MANIFEST_NAME} names it"
             raise missing_file(self._files, image_name(self.image.number), reason)
 
-    # --- what it says ---------------------------------------------------------------------------
+    # --- content --------------------------------------------------------------------------------
 
     @property
     def image(self) -> ImageEntry | None:
-        """The image with which the store begins."""
+        """The image with which the store begins; None if it has no image."""
         return None if self.manifest is None else self.manifest.image
 
     @property
     def current_image(self) -> int:
-        """The number of the image, 0 if there is none."""
+        """The number of the image; 0 if the store has no image."""
         return 0 if self.image is None else self.image.number
 
     @property
@@ -106,23 +106,23 @@ class Catalog:
 
     @property
     def last(self) -> int:
-        """The number of the last journal file that must exist, 0 if that is unknown."""
+        """The number of the last journal file that must exist; 0 if unknown."""
         return 0 if self.manifest is None else self.manifest.last
 
     @property
     def image_bytes(self) -> int:
-        """The size of the image, 0 if there is none."""
+        """The size of the image in bytes; 0 if the store has no image."""
         return 0 if self.image is None else self.image.size
 
     @property
     def spare_bytes(self) -> int:
-        """How much of the disk must stay free for the next image: one and a half times the last one. Before
-        the first image, the closed journal files are as much as it can be."""
+        """Number of bytes that must stay free on the disk for the next image: one and a half times the last one.
+        Before the first image, the size of the closed journal files is the upper bound."""
         return max(self.image_bytes, min(self.closed_bytes, _FIRST_IMAGE_BYTES)) * 3 // 2
 
     @property
     def closed_bytes(self) -> int:
-        """The size of all records in closed files."""
+        """The size of all records in closed files, in bytes."""
         return sum(end.offset for end in self.closed)
 
     def next_image(self) -> int:
@@ -136,7 +136,7 @@ class Catalog:
         self.floor = end
 
     def rotation(self, number: int, turn: int, now_ms: int) -> Rotation:
-        """Return what an image needs, after the journal has continued in file ``number``."""
+        """Return the data for an image, after the journal has continued in file ``number``."""
         end = self.closed[-1] if self.closed else Synced(self.first - 1, 0)
         return Rotation(self.next_image(), number, self.first, end, turn, now_ms)
 
@@ -149,7 +149,7 @@ class Catalog:
     # --- replacing ------------------------------------------------------------------------------
 
     def start(self, seed: int, last: int) -> None:
-        """Write a MANIFEST after a recovery: what is visible may not be durable. ``last`` is the last journal
+        """Write a MANIFEST after a recovery, because the visible one may not be durable. ``last`` is the last journal
         file. Raises `OSError`; the store can be used then, but no file can be created."""
         self._seed = seed
         found = self.manifest
@@ -167,7 +167,7 @@ class Catalog:
             self.start(self._seed, number)
 
     def replace(self, manifest: StoreManifest) -> None:
-        """Replace MANIFEST durably. It says the `floor` as well. Raises `OSError`."""
+        """Replace MANIFEST durably, with the current `floor`. Raises `OSError`."""
         if self.broken is not None:
             raise OSError(errno.EIO, self.broken)
         manifest = manifest._replace(
@@ -190,7 +190,7 @@ class Catalog:
         self.fresh = True
 
     def save_floor(self, floor: Synced) -> None:
-        """Write the `floor` if MANIFEST does not say it. A failure is logged: nothing is lost."""
+        """Write the `floor` if MANIFEST has another one. A failure is logged: nothing is lost."""
         self.floor = floor
         if self.manifest is None or self.manifest.floor == self.floor:
             return
@@ -213,8 +213,8 @@ class Catalog:
 
     def remove_old(self, *, expire: bool = False) -> None:
         """Remove the journal files and images that neither MANIFEST nor a past names any more, oldest first; with
-        ``expire`` also the pasts that are too old. A failure is logged. What is left, because of a failure or a
-        backup, is removed by the next image or start. No image may be being written."""
+        ``expire`` also the pasts that are too old. A failure is logged. The next image or start removes files that are
+        left because of a failure or a backup. Do not call this while an image is written."""
         now_ms = 0 if self.image is None else self.image.now_ms
         with self._files.removable() as free, self._removing:
             if free and self._removes:
@@ -222,16 +222,16 @@ class Catalog:
                 self._remove_unnamed(self.next_image())
 
     def make_room(self, needed: int) -> int:
-        """Return how many bytes of the disk are free. As long as it is fewer than ``needed``, the oldest past is
-        removed first. Raises `OSError`; any thread may call this, also while an image is written."""
+        """Return the number of free bytes on the disk, after removing the oldest pasts while fewer than ``needed`` are
+        free. Raises `OSError`; any thread may call this, also while an image is written."""
         free = self._files.free_bytes()
         while free < needed and self._give_up_oldest():
             free = self._files.free_bytes()
         return free
 
     def _give_up_oldest(self) -> bool:
-        """Remove the oldest past and what only it names. Return whether there was one that could be removed. Removes
-        nothing while a backup is made."""
+        """Remove the oldest past and the files that only it names. Return whether a past was removed. Removes nothing
+        while a backup is made."""
         with self._files.removable() as free, self._removing:
             oldest = self.retention.give_up_oldest() if free and self._removes else None
             if oldest is None:
@@ -251,8 +251,8 @@ class Catalog:
         return True
 
     def _remove_pasts(self, names: list[str]) -> bool:
-        """Remove these files of pasts, durably: what they name is removed afterwards. Return whether all are gone; one
-        that could not be removed is still a past, and keeps what it names."""
+        """Remove these former MANIFESTs durably, before the files that they name. Return whether all are gone. One
+        that could not be removed is still a past, and keeps the files that it names."""
         removed = [self._remove(name) for name in names]
         if not all(removed):
             self.retention.read_again()
@@ -281,8 +281,8 @@ class Catalog:
             self._remove(name)
 
     def discard_image(self, number: int) -> None:
-        """Remove an image that is not used, and its unfinished file, unless it is unknown what MANIFEST says
-        after a crash."""
+        """Remove an image that is not used, and its unfinished file, unless the content of MANIFEST after a crash
+        is unknown."""
         if self.broken is not None or (self.image is not None and self.image.number == number):
             return
         names = self._files.names()
@@ -291,9 +291,9 @@ class Catalog:
                 self._remove(name)
 
     def remove_segments(self, numbers: Iterable[int]) -> list[int]:
-        """Remove segments to which neither the store nor a past refers; ``numbers`` are those to which the store does
-        not. Return which ones are gone. A failure is logged; any thread may call this. Removes nothing while a
-        backup is made."""
+        """Remove those segments among ``numbers``, to which the store does not refer, that no past needs either.
+        Return the removed ones. A failure is logged; any thread may call this. Removes nothing while a backup is
+        made."""
         known = 1 if self.manifest is None else self.manifest.next_segment
         with self._files.removable() as free, self._removing:
             unneeded = [one for one in numbers if free and self._removes and one < known]

@@ -1,15 +1,15 @@
-"""Images: the state at one turn, as groups in a file of their own. Loading one is replay.
+"""Images: the state at one turn, as groups in a separate file. Loading an image is a replay.
 
     image-NNNNNN   ┌──────────────┬───────┬───────┬───┬───────────────────┐
                    │ image header │ group │ group │ … │ group "image end" │
                    └──────────────┴───────┴───────┴───┴───────────────────┘
 
-Rule 1. The header has the size of a journal file's and another kind and magic: neither is taken for the
-        other. Groups are bound to the file and their positions, with keys that no journal file has.
+Rule 1. The header has the size of a journal file's but another kind and magic, so that neither is mistaken
+        for the other. Groups are bound to the file and their positions, with keys that no journal file has.
 Rule 2. All groups have the turn and the time of the image: those of the last group that it includes.
-Rule 3. The last group counts the others and their bytes, and the file ends with it. MANIFEST has its size and
-        its groups as well. So a truncated image, or one of another number, is damage.
-Rule 4. An image has a temporary name until it is durable. Until MANIFEST names it, it is nothing.
+Rule 3. The last group counts the others and their bytes, and the file ends with it. MANIFEST has the size and
+        the number of groups as well. So a truncated image, or one of another number, is damage.
+Rule 4. An image has a temporary name until it is durable. Until MANIFEST names it, it is not part of the store.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from headwater.journal.format.records import (
 
 IMAGE_FORMAT = 1
 _KEYS = 1
-"""The space of keys of images; `records.file_key` uses 0."""
+"""Number of the key space of images; `records.file_key` uses 0."""
 
 _HEADER = Struct("<B17sHIQQ")
 _HEADER_KIND = 0x04
@@ -55,7 +55,7 @@ def image_key(number: int) -> int:
 class ImageWriter:
     """Writes one image, group by group. ``number`` was reserved by `Journal.rotate`; ``seed`` is the store's.
 
-    Every method raises `OSError` as the disk does; `abandon` is the only one to call then.
+    Every method raises `OSError` as the disk does. After that, call only `abandon`.
     """
 
     def __init__(self, files: Files, number: int, seed: int, turn: int, now_ms: int) -> None:
@@ -82,11 +82,11 @@ class ImageWriter:
 
     @property
     def size(self) -> int:
-        """How many bytes have been written."""
+        """Number of bytes that have been written."""
         return self._end
 
     def write(self, facts: bytearray) -> None:
-        """Write one group with these facts of the engine. At least one byte, at most
+        """Write one group with these facts of the engine, at least one byte and at most
         `MAX_RECORD_GROUP_BYTES`."""
         self._append(facts)
         self._groups += 1
@@ -112,7 +112,7 @@ class ImageWriter:
         return ImageEntry(self._number, self._turn, self._now_ms, self._end, self._groups)
 
     def abandon(self) -> None:
-        """Remove the unfinished image, if that is possible. A start removes it otherwise."""
+        """Remove the unfinished image, if that is possible. Otherwise the next start removes it."""
         with contextlib.suppress(OSError):
             self._files.remove(self._name)
 
@@ -165,7 +165,7 @@ def _check_header(files: Files, name: str, entry: ImageEntry, seed: int) -> None
 
 
 def _check_end(files: Files, name: str, entry: ImageEntry, seed: int) -> None:
-    """Check that the file ends with the group "image end", and that it counts what was written."""
+    """Check that the file ends with the group "image end", with the numbers of groups and bytes that were written."""
     start = entry.size - END_GROUP_BYTES
     data = bytearray(files.read(name, END_GROUP_BYTES + 1, start))
     if len(data) > END_GROUP_BYTES:

@@ -1,23 +1,23 @@
 """Keeps files that MANIFEST does not name any more, so that a store can be read as it was (``journal-retention``).
 
-    manifest-000003   manifest-000004   MANIFEST            what each begins with
+    manifest-000003   manifest-000004   MANIFEST            each names the files below it
     image-000003      image-000004      image-000005
     journal-000007    journal-000009    journal-000012 …    each continues to the newest
 
 Rule 1. Before MANIFEST names another image, a copy of it is written: ``manifest-NNNNNN``, with the number of its
-        image, 0 if it has none. So a *past* of the store is one of these, its image, and the journal from there on.
-Rule 2. A store can be read as it was at a moment if there is a past before the moment. So the last past that is
+        image, 0 if it has none. A *past* of the store is one of these copies, its image, and the journal from there on.
+Rule 2. A store can be read as it was at a moment if a past from before the moment exists. So the last past that is
         older than the retention is kept, and all later ones; the others are removed. Age is counted from the image
         that MANIFEST names: a store that writes no image keeps all of its journal anyway.
-Rule 3. A checkpoint removes what is too old, a start nothing: who opens the directory once, with other settings,
-        does not remove what a server keeps.
-Rule 4. If there is no space for the next journal file or segment, the oldest pasts are removed although they are not too
-        old: that writes are accepted matters more.
-Rule 5. A segment is needed as long as there is a past from before the image in whose time it lost its last
+Rule 3. Only a checkpoint removes old pasts, not a start: a process that opens the directory once, with other
+        settings, does not remove the pasts that a server keeps.
+Rule 4. If the disk has no space for the next journal file or segment, the oldest pasts are removed before their
+        time, because accepting writes matters more.
+Rule 5. A segment is needed as long as a past exists from before the image in whose time the segment lost its last
         reference. The file ``unneeded`` notes that image, with a checksum. If it is lost, segments are kept for longer.
-Rule 6. A past that could not be removed keeps what it names. One that lacks a file is not read; what is left of it
-        is removed when it is too old, like any other. One whose ``manifest-NNNNNN`` is damaged is not read either, and
-        the next checkpoint removes it. The other pasts stay readable.
+Rule 6. A past that could not be removed keeps the files that it names. A past that lacks a file is not read; its
+        other files are removed when it is too old, like any other. A past whose ``manifest-NNNNNN`` is damaged is not
+        read either, and the next checkpoint removes it. The other pasts stay readable.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def image_number(manifest: StoreManifest) -> int:
 
 
 def began_ms(manifest: StoreManifest) -> int:
-    """Return the time from which on a past knows the store, in Unix milliseconds; 0 for the store's beginning."""
+    """Return the time at which a past begins, in Unix milliseconds; 0 for the store's beginning."""
     return 0 if manifest.image is None else manifest.image.now_ms
 
 
 def read_pasts(files: Files) -> list[StoreManifest]:
-    """Return the pasts that are kept, oldest first, without MANIFEST's. A flawed one is logged and left out: those
-    before it need only the journal, which is there from the oldest of them on."""
+    """Return the pasts that are kept, oldest first, without MANIFEST's. A flawed one is logged and left out: earlier
+    pasts need only the journal, which exists from the oldest of them on."""
     found: list[StoreManifest] = []
     for number in past_numbers(files):
         name = past_name(number)
@@ -78,8 +78,8 @@ def read_pasts(files: Files) -> list[StoreManifest]:
 
 
 def read_all(files: Files) -> list[StoreManifest]:
-    """Return the pasts that can be read, oldest first, then what MANIFEST says; an empty list without MANIFEST. A past
-    that lacks a file is logged and left out. If a sync of the directory failed, a crash can bring back a past whose
+    """Return the pasts that can be read, oldest first, then MANIFEST; an empty list without MANIFEST. A past that
+    lacks a file is logged and left out: after a failed sync of the directory, a crash can bring back a past whose
     files were removed."""
     current = read_manifest(files)
     if current is None:
@@ -99,8 +99,8 @@ def read_all(files: Files) -> list[StoreManifest]:
 
 
 def _missing_file(past: StoreManifest, begin: int, names: frozenset[str]) -> str | None:
-    """Return the name of a file that this past needs and that is not there. ``begin`` is the first journal file from which
-    on none is missing."""
+    """Return the name of a missing file that this past needs, or None. ``begin`` is the number of the first journal
+    file from which on none is missing."""
     if past.first < begin:
         return file_name(begin - 1)
     image = image_name(image_number(past))
@@ -108,8 +108,8 @@ def _missing_file(past: StoreManifest, begin: int, names: frozenset[str]) -> str
 
 
 class PastFlaw(NamedTuple):
-    """What is missing or damaged of a past; ``number`` is that of its image. ``certain`` is false if it may also be what
-    a crash or a backup has left of one that was removed."""
+    """A missing or damaged file of a past; ``number`` is that of its image. ``certain`` is False if it may also be the
+    rest of a removed past that a crash or a backup has left."""
 
     number: int
     text: str
@@ -117,9 +117,9 @@ class PastFlaw(NamedTuple):
 
 
 def examine_pasts(files: Files) -> tuple[list[StoreManifest], list[PastFlaw]]:
-    """Return the pasts that are named, oldest first, then what MANIFEST says; and what is wrong with the names: files that
-    pasts lack, and each ``manifest-NNNNNN`` that is damaged. Two empty lists without MANIFEST. Raises `JournalDamaged`
-    for a damaged MANIFEST."""
+    """Return the pasts that are named, oldest first, then MANIFEST; and the flaws: the files that pasts lack, and each
+    damaged ``manifest-NNNNNN``. Return two empty lists without MANIFEST. Raises `JournalDamaged` for a damaged
+    MANIFEST."""
     current = read_manifest(files)
     if current is None:
         return [], []
@@ -154,7 +154,7 @@ def examine_pasts(files: Files) -> tuple[list[StoreManifest], list[PastFlaw]]:
 
 
 def _unnamed(files: Files, flawed: set[int], known: list[StoreManifest]) -> list[PastFlaw]:
-    """Return the pasts of which files are left, and no ``manifest-NNNNNN``. Pasts are removed oldest first."""
+    """Return the pasts that have files but no ``manifest-NNNNNN``. Pasts are removed oldest first."""
     numbers = [*map(image_number, known)]
     kept = {one: image_name(one) for one in image_numbers(files) if one < numbers[-1]}
     journal = journal_numbers(files)[:1]
@@ -173,12 +173,12 @@ def _unnamed_flaw(files: Files, number: int, name: str, oldest: int) -> PastFlaw
 
 
 def read_unneeded(files: Files) -> dict[int, int]:
-    """Return the segments that were found without references, each with the number of the image of that time."""
+    """Return the segments that were found without references, each → number of the current image at that time."""
     return examine_unneeded(files)[0]
 
 
 def examine_unneeded(files: Files) -> tuple[dict[int, int], str | None]:
-    """Return the same, and what is damaged of the file, if anything: of a damaged one nothing is used."""
+    """Return the result of `read_unneeded`, and the damage of the file or None. A damaged file counts as empty."""
     if UNNEEDED_NAME not in files.names():
         return {}, None
     data = bytes(files.content(UNNEEDED_NAME).data)
@@ -201,7 +201,7 @@ def _signed(body: bytes) -> bytes:
 
 
 class Retention:
-    """What one store keeps. ``keep_ms`` is for how long, in milliseconds; 0 keeps nothing."""
+    """Retention of one store. Pasts are kept for ``keep_ms`` milliseconds; 0 keeps nothing."""
 
     def __init__(self, files: Files) -> None:
         self.keep_ms = 0
@@ -216,18 +216,18 @@ class Retention:
         return self._pasts
 
     def read_again(self) -> None:
-        """Forget what was read of the directory. The next use of the pasts reads it again."""
+        """Forget the pasts that were read. The next use reads them from the directory again."""
         self._pasts = None
 
     def note(self, manifest: StoreManifest) -> None:
         """Keep this MANIFEST, which is about to be replaced. Its name is durable with the next MANIFEST. Does
-        nothing if nothing is to be kept. Raises `OSError`."""
+        nothing if ``keep_ms`` is 0. Raises `OSError`."""
         if self.keep_ms:
             replace_file(self._files, past_name(image_number(manifest)), manifest.text())
             self.read_again()
 
     def too_old(self, now_ms: int) -> list[str]:
-        """Return the names of the files of this module that need not be kept at ``now_ms``, and forget them."""
+        """Return the names of this module's files that need not be kept at ``now_ms``, and forget these pasts."""
         past = self.pasts
         kept: list[StoreManifest] = []
         if self.keep_ms:
@@ -242,7 +242,7 @@ class Retention:
         return unused + [past_name(one) for one in numbers if one not in named]
 
     def give_up_oldest(self) -> StoreManifest | None:
-        """Forget the oldest past. None if there is none, or if the next checkpoint removes all of them anyway."""
+        """Forget and return the oldest past. Return None without pasts, or if the next checkpoint removes all."""
         past = self.pasts if self.keep_ms else []
         if not past:
             return None
@@ -272,7 +272,7 @@ class Retention:
 
 
 def oldest_past(files: Files) -> StoreManifest | None:
-    """Return a MANIFEST for reading the store from the oldest past on, to the journal's end. None if there is no
+    """Return a MANIFEST for reading the store from the oldest past on, to the journal's end; None without
     MANIFEST."""
     known = read_all(files)
     return known[-1]._replace(image=known[0].image, first=known[0].first) if known else None
@@ -281,7 +281,7 @@ def oldest_past(files: Files) -> StoreManifest | None:
 def past_before(files: Files, at_ms: int) -> StoreManifest:
     """Return a MANIFEST for reading the store from the last past before ``at_ms`` on, to the journal's end.
 
-    Raises `StoreUnusable` if there is no MANIFEST, or if what is kept does not reach back so far.
+    Raises `StoreUnusable` without MANIFEST, or if no past reaches back so far.
     """
     where, known = files.path("").rstrip("/"), read_all(files)
     if not known:
@@ -302,8 +302,8 @@ def past_before(files: Files, at_ms: int) -> StoreManifest:
 
 
 def until_next_image(files: Files, past: StoreManifest) -> StoreManifest:
-    """Return the MANIFEST of a past, with a journal that ends with the file after the next image. For a past that has
-    the last image it is the same."""
+    """Return the MANIFEST of a past, with a journal that ends with the file after the next image. If the past has the
+    last image, return it unchanged."""
     later = [one for one in read_all(files) if image_number(one) > image_number(past)]
     if not later:
         return past

@@ -1,4 +1,4 @@
-"""What a rotation of the journal returns: everything that an image needs to be made."""
+"""The result of a rotation of the journal: everything that is needed to write an image."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Rotation(NamedTuple):
     """The journal up to ``end`` is closed and durable; it continues in file ``first``.
 
     An image of the state then has the reserved number ``image``, and ``turn`` and ``now_ms`` of the last
-    group before. It is the old image followed by the files from ``closed`` to ``end.number``; there are none
-    if ``closed`` is the larger.
+    group before. It is the old image followed by the files from ``closed`` to ``end.number``; by none if
+    ``closed`` is the larger.
     """
 
     image: int

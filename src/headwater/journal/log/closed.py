@@ -1,4 +1,4 @@
-"""Reads closed journal files: those that no process writes any more, up to where a rotation ended them."""
+"""Reads closed journal files: those that no process writes any more, up to the end that a rotation gave them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from headwater.journal.format.records import (
 def read_closed(
     files: Files, first: int, end: Synced, seed: int, turn: int
 ) -> Iterator[JournalBatch]:
-    """Yield the engine's groups of the journal files from ``first`` to ``end.number``, which must end exactly
-    at ``end.offset``; 0: where the next file says. ``turn`` is the turn of the last group before. Memory is bounded.
+    """Yield the engine's groups of the journal files from ``first`` to ``end.number``, which must end exactly at
+    ``end.offset`` (0: at the offset that the next file names). ``turn`` is that of the last group before.
 
-    Raises `JournalDamaged` at the first flaw, with file and offset.
+    Memory is bounded. Raises `JournalDamaged` at the first flaw, with file and offset.
     """
     for number in range(first, end.number + 1):
         try:
@@ -69,7 +69,7 @@ def _header(files: Files, number: int, seed: int) -> JournalFile:
 
 
 def _end_of(files: Files, file: JournalFile, seed: int, turn: int) -> int:
-    """Return where a file ends according to the first record of the next one."""
+    """Return the end of a file according to the first record of the next one."""
     later = _header(files, file.number + 1, seed)
     head = files.read(later.name, FILE_HEADER_BYTES + SYNCED_GROUP_BYTES)
     groups = read_groups(head, FILE_HEADER_BYTES, seed=seed, turn=turn, key=later.key)

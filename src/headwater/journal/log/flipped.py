@@ -1,8 +1,8 @@
-"""Finds a record of which one bit was flipped: it was written completely, so it is damage and no torn tail.
+"""Finds a record with one flipped bit: it was written completely, so it is damage and not a torn tail.
 
-A checksum is linear: flipping a bit of the record changes it by a value that depends only on how many bits
-follow. So one pass over the possible values finds the bit. A flip in the length changes where the record ends;
-the few lengths that are possible are tried.
+A checksum is linear: flipping a bit of the record changes it by a value that depends only on the number of bits
+that follow. So one pass over the possible values finds the bit. A flip in the length changes the end of the record;
+the few possible lengths are tried.
 
 Rule 1. Only records of at most `FLIPPED_RECORD_BYTES` are judged. A torn record looks like a flipped one in
         less than 1 of 100,000 cases.
@@ -28,8 +28,8 @@ _COVERED_BYTE = 8
 def flipped_bit(
     data: memoryview, offset: int, *, seed: int, turn: int, key: int | None
 ) -> tuple[int, int] | None:
-    """Return the one bit that makes a valid group of what is at ``offset``: the offset of its byte, and its
-    number in the byte. None if there is none, or if a torn write explains the difference.
+    """Return the one bit whose flip makes the bytes at ``offset`` a valid group: the offset of its byte, and its
+    number in the byte. None if no bit does, or if a torn write explains the difference.
 
     Arguments as for `records.read_groups`.
     """
@@ -48,7 +48,7 @@ def flipped_bit(
 def _candidates(
     data: memoryview, offset: int, seed: int, mask: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield each bit whose flip makes the checksum fit, and where the record ends then."""
+    """Yield each bit whose flip makes the checksum fit, and the end that the record has then."""
     length = int.from_bytes(data[offset : offset + 4], "little")
     stored = int.from_bytes(data[offset + 4 : offset + 8], "little") ^ mask
     for bit in range(_LENGTH_BITS):
@@ -70,7 +70,7 @@ def _candidates(
 
 
 def _end(data: memoryview, offset: int, length: int) -> int:
-    """Return the end of a record of this length, 0 if it is not judged."""
+    """Return the end of a record of this length, or 0 if it is not judged (rule 1)."""
     end = offset + GROUP_HEADER_BYTES + length
     fits = 0 < length and end - offset <= FLIPPED_RECORD_BYTES and end <= len(data)
     return end if fits else 0
@@ -82,7 +82,7 @@ def _checksum(data: memoryview, offset: int, end: int, seed: int) -> int:
 
 
 def _is_torn(data: memoryview, at: int, bit: int, offset: int, end: int) -> bool:
-    """Apply rule 2 to the record from ``offset`` to ``end``."""
+    """Return whether the flip counts as torn (rule 2) in the record from ``offset`` to ``end``."""
     if data[at] != 0 or data[at] >> bit & 1:
         return False
     sector = at - at % _SECTOR_BYTES

@@ -1,6 +1,6 @@
 """The thread of ``appendfsync everysec``: one fsync a second while there is unsynced data.
 
-Rule 1. One fsync runs at a time. What was written before it began is durable when it returns.
+Rule 1. One fsync runs at a time. Bytes written before it began are durable when it returns.
 Rule 2. A failed fsync is never repeated: it is reported, and nothing is flushed after it.
 Rule 3. Only the thread that runs the turn calls `wrote` and `forget`. `wrote` needs no lock: it sets one
         attribute, and only the latest value counts.
@@ -29,7 +29,7 @@ LATE_SECONDS = 2.0
 
 
 class Flusher:
-    """Flushes what `wrote` reported. `take_synced` returns how far the last fsync reached.
+    """Flushes the bytes that `wrote` reported. `take_synced` returns the end of those that the last fsync flushed.
 
     ``on_failure`` is called in the flusher's thread with the exception of a failed fsync.
     """
@@ -43,7 +43,7 @@ class Flusher:
         interval: float = INTERVAL_SECONDS,
     ) -> None:
         self.delayed = 0
-        """How often a turn had to wait."""
+        """Number of times that a turn had to wait."""
         self.fsyncs = 0
         self.synced_turn = 0
         """The last turn that an fsync has made durable."""
@@ -57,7 +57,7 @@ class Flusher:
         self._thread: threading.Thread | None = None
         self._written: tuple[int, int, int] | None = None
         self._taken: tuple[int, int, int] | None = None
-        """The value of ``_written`` for which an fsync was started or is not needed: the same object."""
+        """The value of ``_written``, the same object, for which an fsync was started or is not needed."""
         self._synced: Synced | None = None
         self._since: float | None = None
         self._failed = False
@@ -88,7 +88,7 @@ class Flusher:
         self._written = number, end, turn
 
     def take_synced(self) -> Synced | None:
-        """Return how far the last fsync reached, once; None if there is nothing new."""
+        """Return the end of the bytes that the last fsync flushed, once; None if there was no fsync since."""
         if self._synced is None:
             return None
         with self._changed:
@@ -122,7 +122,7 @@ class Flusher:
         return failure is None
 
     def late_s(self) -> float:
-        """Return for how long the thread has not looked for unsynced data, in seconds; 0 if it does not run. Any
+        """Return the time since the thread last looked for unsynced data, in seconds; 0 if it does not run. Any
         thread may call this."""
         return 0.0 if self._thread is None else max(0.0, self._clock.monotonic() - self._looked)
 
@@ -147,8 +147,8 @@ class Flusher:
                 self._changed.wait()
 
     def forget(self) -> None:
-        """Wait for any running fsync, and do not flush what was written so far: the caller's own fsync will
-        include it."""
+        """Wait for any running fsync, and do not flush the bytes written so far: the caller's own fsync will
+        include them."""
         with self._changed:
             self._taken = self._written
             while self._since is not None:

@@ -14,10 +14,10 @@
 Rule 1. A group is in one file. A full file is followed by the next. A file that is created for a larger
         group is as large as the group.
 Rule 2. A file is fsynced before the next is written to. The first group after an fsync is the journal's
-        own and says how far the fsync reached. A clean stop ends with such a group.
-Rule 3. The reserve: what `admits` accepts is written to space that is allocated already, in this file or
-        the next, which is created when this one is begun. `admits` allocates if the reserve is too small.
-        If that fails, the write is refused; only this failure is ever retried.
+        own and names the end of the synced bytes. A clean stop ends with such a group.
+Rule 3. The reserve: groups that `admits` accepts are written to space that is allocated already, in this
+        file or the next, which is created when this one is begun. `admits` allocates if the reserve is too
+        small. If that fails, the write is refused; only this failure is ever retried.
 Rule 4. A failed write or fsync poisons the journal: every later call raises `NodePoisoned`. An fsync is
         never repeated, because a second one would succeed without the data.
 Rule 5. Files are removed only after MANIFEST, durably, does not name them (`headwater.journal.images.catalog`).
@@ -83,7 +83,7 @@ class Journal:
             # A helper of a killed server may still be writing an image.
             files.lock_images()
             files.unlock_images()
-            # Backups lock a file that must be there: who only reads the directory creates nothing.
+            # This creates the file that backups lock: they only read the directory, and create nothing.
             with files.removable():
                 pass
             return cls(files, policy, file_bytes, clock or SystemClock(), seed, flush_interval)
@@ -104,14 +104,14 @@ class Journal:
         flush_interval: float,
     ) -> None:
         self.recovery = Recovery(files)
-        """What was found, complete when `batches` has ended: last_turn, cuts, notes and more."""
+        """The findings of the recovery, complete when `batches` has ended: last_turn, cuts, notes and more."""
         self.catalog = self.recovery.catalog
         if self.recovery.seed is not None:
             seed = self.recovery.seed
         self.seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
         self.policy: FsyncPolicy = policy
         self.failure: str | None = None
-        """Why the journal is poisoned; None if it is not. The node checks it every turn."""
+        """Reason why the journal is poisoned; None if it is not. The node checks it every turn."""
         self._pid = os.getpid()
         self.files = files
         self._flusher = Flusher(
@@ -121,7 +121,7 @@ class Journal:
         self._state: Literal["replay", "open", "closed"] = "replay"
         self.allowance = -1  # bytes of a turn's groups that `admits` accepts without checking
         self.grown_bytes = 0
-        """How many bytes of records follow the image, as of the last commit."""
+        """Number of bytes of records that follow the image, as of the last commit."""
         self._writer = Writer(files, self.seed)
         self._before = 0
         self._base = 0
@@ -136,8 +136,8 @@ class Journal:
         until the next one is requested. At the end, tails are cut off and the journal becomes writable.
 
         Raises `JournalDamaged` at a damaged place, without having changed the disk, and `StoreUnusable` if
-        the disk cannot be read or written. If it does not reach its end, for any reason, the journal is
-        closed.
+        the disk cannot be read or written. If the iteration does not reach its end, for any reason, the
+        journal is closed.
         """
         assert self._state == "replay", "replayed twice"
         try:
@@ -162,8 +162,8 @@ class Journal:
     # --- the reserve ----------------------------------------------------------------------------
 
     def admits(self, nbytes: int) -> str | None:
-        """Return None if ``nbytes`` can be committed at once: all groups of the turn so far, including
-        headers, and what the next command will add. Otherwise return the reason.
+        """Return None if ``nbytes`` can be committed: all groups of the turn so far, including headers, and
+        those that the next command will add. Otherwise return the reason why not.
 
         Allocates if the reserve is too small. Raises `NodePoisoned`.
         """
@@ -178,7 +178,7 @@ class Journal:
 
     def _measure(self) -> None:
         """Compute ``grown_bytes`` and ``allowance``. Groups that fit into the rest of this file, or into the
-        next file, fit however they are divided."""
+        next file, fit regardless of their division."""
         self.grown_bytes = self._before + self._writer.end
         here = self._writer.size - self._writer.end - 2 * SYNCED_GROUP_BYTES
         self.allowance = -1 if self.failure is not None else max(here, self._reserve.room())
@@ -260,22 +260,22 @@ class Journal:
 
     @property
     def image(self) -> ImageEntry | None:
-        """The image with which the store begins, None if there is none."""
+        """The image with which the store begins; None if it has no image."""
         return self.catalog.image
 
     @property
     def total_bytes(self) -> int:
-        """The size of the image and of all records."""
+        """The size of the image and of all records, in bytes."""
         return self.catalog.image_bytes + self.grown_bytes
 
     @property
     def record_bytes(self) -> int:
-        """Like `grown_bytes`, without the header of a file that has no record yet."""
+        """Number of bytes as in `grown_bytes`, without the header of a file that has no record yet."""
         return self._before + self._writer.end * (self._writer.end > FILE_HEADER_BYTES)
 
     def rotate(self) -> Rotation:
-        """Make everything durable and continue in the next file, between two turns. Return what an image of
-        the state needs; see `Rotation`. If nothing was written since the last time, no file is begun.
+        """Make everything durable and continue in the next file, between two turns. Return the data for an
+        image of the state. If nothing was written since the last rotation, no file is begun.
 
         Raises `StoreUnusable` if no next file can be created; nothing has changed then. Raises `NodePoisoned`.
         """
@@ -298,8 +298,8 @@ class Journal:
         return catalog.rotation(writer.number, writer.turn, writer.now_ms)
 
     def _give_back(self, ended: Synced) -> None:
-        """Cut a file that a rotation has ended to its records. MANIFEST says before that it has ended
-        (recovery.py, rule 4)."""
+        """Cut off the space after the records of a file that a rotation has ended. Before that, MANIFEST says
+        that the file has ended (recovery.py, rule 4)."""
         catalog, name = self.catalog, file_name(ended.number)
         if catalog.last > self._writer.number:
             catalog.save_floor(ended)  # if there was a file after the next one already
@@ -323,7 +323,7 @@ class Journal:
     # --- policy, statistics, end ----------------------------------------------------------------
 
     def set_policy(self, policy: FsyncPolicy) -> None:
-        """Change ``appendfsync``. What was written under the old policy is made durable first. So is the turn
+        """Change ``appendfsync``. Groups written under the old policy are made durable first. So is the turn
         that changes from ``always``: its earlier commands may have been reported as durable."""
         self._check()
         try:
@@ -376,7 +376,7 @@ class Journal:
             self.catalog.save_floor(self._writer.here())
 
     def _end_file(self) -> None:
-        """Make everything durable, and say so at the end of this file."""
+        """Make everything durable, and record that at the end of this file."""
         self._sync()
         if not self._writer.clean:
             self._writer.leave()
@@ -406,7 +406,7 @@ class Journal:
         self.allowance = -1
 
     def _fail(self, error: BaseException) -> NoReturn:
-        """Poison the journal, whatever the error: after an interruption it is unknown what was written."""
+        """Poison the journal after any error, even an interruption: it is unknown which bytes were written."""
         self._poison(error)
         if isinstance(error, OSError | AssertionError):
             raise NodePoisoned(self.failure) from error
@@ -420,18 +420,18 @@ class JournalStatistics(NamedTuple):
     """The statistics of ``INFO persistence``. Sizes are bytes of records, not of allocated space."""
 
     current_bytes: int
-    """The size of the image and of all records in journal files."""
+    """Size of the image and of all records in journal files."""
     base_bytes: int
-    """The value of ``current_bytes`` at the start, or when the last image was taken into use."""
+    """Value of ``current_bytes`` at the start, or when the last image was taken into use."""
     files: int
-    """The number of journal files that have records, and of the one that is written."""
+    """Number of journal files with records, including the one that is written."""
     fsyncs: int
     delayed_fsyncs: int
     durable_turn: int
     """The last turn that is known to be completely on disk. Not maintained with ``always``."""
     failure: str | None
-    """Why nothing more is written until a restart."""
+    """Reason why nothing more is written until a restart; None if writing is possible."""
     flusher_late_s: float
-    """For how long the thread that flushes has not looked for unsynced data, in seconds; 0 if there is none."""
+    """Time since the flushing thread last looked for unsynced data, in seconds; 0 if the thread does not run."""
     refusal: str | None
-    """Why writes are refused now: the next file cannot be created, and this one is nearly full."""
+    """Reason why writes are refused now, because no next file can be created and this one is nearly full; or None."""

@@ -1,26 +1,26 @@
-"""Reads a journal: every complete group in order, then decides what follows the last one.
+"""Reads a journal: every complete group in order. Then decides whether a tail or damage follows the last one.
 
 A crash leaves a *tail*: bytes of records whose fsync never returned, complete, torn or missing in any
 combination. A tail is cut off; none of its records were acknowledged as durable. Anything else that cannot be
 read is *damage*: opening fails with file and offset, and nothing on disk is changed.
 
-Rule 1. Where no complete group follows, a place is damaged if it is known to have been durable: because a
+Rule 1. A place where no complete group follows is damaged if it is known to have been durable: because a
         later file contains records (a file is fsynced before the next is written to), or because a
         complete record at any later byte, with valid checksum and turn, contains the fact ``synced`` for
         a later offset of this file. Otherwise a tail begins there.
-Rule 2. The first record of a file says where the previous file ended. If that file ended elsewhere, it is
+Rule 2. The first record of a file names the end of the previous file. If that file ends elsewhere, it is
         damaged. If the first record cannot be read, the file still counts as containing records if a
         complete one begins at any byte of it.
 Rule 3. A file gets its name after its header is durable. A file without a header is damaged, unless it is
         a spare: the last file, not the first, with only zeros after the header. Such a file never had a
         record that is known; it is removed and created again.
-Rule 4. A file that is shorter than its header says is damaged, because it is unknown what followed its
-        end. The exception is a file whose records end where a fact ``synced`` says, with only zeros after
-        that, if anything: its own last record, written by a clean stop or a rotation, or the first record
-        of the next file. Only the own record of the last file causes a note, because more may have followed
-        a clean stop. A rotation that is followed by a crash does not: MANIFEST says that this end was durable
-        and names a file that was created after it, so nothing was written there any more, and the journal
-        continues in the next file.
+Rule 4. A file that is shorter than its header says is damaged, because its former content is unknown. The
+        exception is a file whose records end where a fact ``synced`` says, with only zeros after that, if
+        anything. The fact is the file's own last record, written by a clean stop or a rotation, or the first
+        record of the next file. Only the own record of the last file causes a note, because more may have
+        followed a clean stop. A rotation that is followed by a crash does not: MANIFEST says that this end was
+        durable and names a file that was created after it, so nothing was written there any more, and the
+        journal continues in the next file.
 Rule 5. Files are numbered without a gap, from the first that MANIFEST names to its last or later; without
         MANIFEST, from 1 on. A missing file is damage.
 Rule 6. Records that end before the floor of MANIFEST are damage.
@@ -61,21 +61,21 @@ class Recovery:
     """The content of a journal's files, after the image if there is one.
 
     The constructor reads names and headers. `batches` reads the groups, once, and sets the other attributes.
-    Then `repair.repair` changes the files. The constructor and `batches` raise `JournalDamaged`, and
+    Then `starting.repair` changes the files. The constructor and `batches` raise `JournalDamaged`, and
     `StoreUnusable` for a format of a later version. An empty directory is an empty journal; ``seed`` is None.
 
-        catalog                          what MANIFEST says
+        catalog                          the content of MANIFEST
         groups, last_turn                of the engine's groups that were read
         last_now_ms                      the latest time of any of them, and of the image
         cuts                             the tails that are cut off
         notes                            sentences for the log about anomalies that lose nothing
                                          acknowledged or cannot be judged
-        current, end                     the last file with records, and where they end in it
+        current, end                     the last file with records, and the offset of their end
         spares                           the files after it, allocated and empty
         damaged_spare                    the name of a last, empty file without a header, or None
         last_synced                      the last fact ``synced`` that was read
         bytes                            the size of all groups and headers in journal files
-        clean                            whether the last record says that all before it is durable
+        clean                            True if the last record says that all before it is durable
     """
 
     def __init__(self, files: Files, catalog: Catalog | None = None) -> None:
@@ -108,7 +108,7 @@ class Recovery:
         return [self._known(name) for name in names]
 
     def _is_damaged_spare(self, name: str) -> bool:
-        """Return whether rule 3 applies to the file."""
+        """Return whether the file is a spare with a damaged header (rule 3)."""
         if read_file_header(self._files.read(name, FILE_HEADER_BYTES)) is not None:
             return False
         content = self._files.content(name)
@@ -135,8 +135,8 @@ class Recovery:
         return JournalFile(number, header.size, header.version)
 
     def most_bytes(self) -> int:
-        """Return the size of the files that have records, of each but the last one up to its last record. They
-        have at most that many bytes of records."""
+        """Return the maximum number of bytes of records: the size of the files that have records, of each but the
+        last one up to its last record."""
         sizes: list[int] = []
         for file in self._found:
             first = self._first_group(file) if sizes else None
@@ -150,12 +150,12 @@ class Recovery:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no journal file."""
+        """True if the directory has no journal file."""
         return not self._found
 
     def end_here(self) -> None:
-        """Let the journal end with the last file that has records now, because a server may go on meanwhile: bytes that
-        it adds to this file are not read, so a record in a later one would contradict what was read."""
+        """Let the journal end with the last file that has records now. A server may continue to write meanwhile: bytes
+        that it adds to this file are not read, so a record in a later file would contradict those that were read."""
         while len(self._found) > 1:
             name = self._found[-1].name
             used = self._files.content(name).used
@@ -165,7 +165,7 @@ class Recovery:
             self._found.pop()
 
     def reread(self) -> Recovery:
-        """Return a new recovery of the same files, including what was written since."""
+        """Return a new recovery of the same files, including bytes written since."""
         return Recovery(self._files)
 
     def path(self, name: str) -> str:
@@ -173,7 +173,7 @@ class Recovery:
         return self._files.path(name)
 
     def report(self) -> RecoveryReport:
-        """Return what was found, for the caller of the store."""
+        """Return the public report of the findings."""
         return RecoveryReport(self.groups, tuple(self.cuts), tuple(self.notes))
 
     # --- reading --------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Recovery:
             self._files.close(file.name)
 
     def _refuse_before_floor(self, last: JournalFile, content: Content) -> None:
-        """Apply rule 6."""
+        """Raise `JournalDamaged` if the records end before the floor of MANIFEST (rule 6)."""
         floor = self.catalog.floor
         if (last.number, self.end) < floor:
             raise self.damaged(
@@ -213,7 +213,7 @@ class Recovery:
             )
 
     def _refuse_short(self, file: JournalFile, content: Content, *, named: bool) -> None:
-        """Apply rule 4. ``named`` says whether a fact names the end of the records as the end."""
+        """Raise `JournalDamaged` for a short file (rule 4). ``named`` is True if a fact names its records' end."""
         size = content.size
         if size >= file.size:
             return
@@ -249,7 +249,7 @@ class Recovery:
             raise self._foreign(file, reader.foreign)
 
     def _took(self, reader: PieceReader) -> None:
-        """Take over what is known after the groups that were read last."""
+        """Take over the values of the reader after the groups that were read last."""
         self.end, self.last_turn, self.clean = reader.offset, reader.turn, reader.clean
         self.last_now_ms = max(self.last_now_ms, reader.last_now_ms)
         self.last_synced = reader.last_synced or self.last_synced
@@ -263,7 +263,7 @@ class Recovery:
         return self.damaged(file.name, self.end, found)
 
     def _is_continued(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
-        """Return whether the next file begins with a record that says where this one ended, or would have begun with
+        """Return whether the next file begins with a record that names the end of this one, or would have begun with
         it."""
         first = self._first_group(later)
         if first is None:
@@ -293,7 +293,7 @@ class Recovery:
         return ended and catalog.floor == (file.number, self.end) and catalog.last > file.number + 1
 
     def _first_group(self, file: JournalFile) -> Group | None:
-        """Return the first record of a later file, which is the journal's own; None if there is none."""
+        """Return the first record of a later file, which is the journal's own; None if the file has no record."""
         size = FILE_HEADER_BYTES + SYNCED_GROUP_BYTES
         head = memoryview(self._files.reads.at(file.name, 0, size))
         return next(self._read(file, head, FILE_HEADER_BYTES), None)
@@ -303,7 +303,7 @@ class Recovery:
     def _judge_tails(self, last: JournalFile, content: Content, later: list[JournalFile]) -> None:
         """Judge everything after the last record of the last file with records: it is damage or a tail.
 
-        That file may have ended where its zeros begin. A later file began with a record if it was ever
+        The last file may end where its zeros begin. A later file begins with a record if it was ever
         written.
         """
         self._judge(last, content, self.end, later)
@@ -343,7 +343,7 @@ class Recovery:
             self.cuts.append(Cut(file.name, end, used - end, self._flaw(file, content, end)))
 
     def _refuse_flipped(self, file: JournalFile, content: Content, end: int) -> None:
-        """Apply rule 7."""
+        """Raise `JournalDamaged` if one flipped bit explains the bad record (rule 7)."""
         flipped = flipped_bit(content.data, end, seed=self._seed, turn=self.last_turn, key=file.key)
         if flipped is not None:
             raise self.damaged(

@@ -1,4 +1,4 @@
-"""The public, read-only result of opening a store: what recovery found."""
+"""The public, read-only result of opening a store: the findings of the recovery."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Cut(NamedTuple):
     file: str
     """The name of the journal file, without its directory."""
     offset: int
-    """Where the cut begins, in bytes."""
+    """Offset at which the cut begins, in bytes."""
     length: int
-    """How many bytes were cut off."""
+    """Number of bytes that were cut off."""
     found: str
-    """A description of what was found at ``offset``."""
+    """A description of the bytes at ``offset``."""
 
     def __str__(self) -> str:
         return f"{self.file}: cut {self.length} bytes at offset {self.offset}: {self.found}"
@@ -24,8 +24,8 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What was recovered when a store was opened, and which parts were cut off or anomalous. It is the value
-    of ``client.recovery``.
+    """Result of the recovery when a store was opened: the parts that were recovered, cut off or anomalous. It is
+    the value of ``client.recovery``.
 
     >>> RecoveryReport(groups=3, cuts=(Cut("journal-000001", 200, 30, "a torn record"),)).cut_bytes
     30
@@ -34,7 +34,7 @@ class RecoveryReport:
     """
 
     groups: int = 0
-    """How many record groups were applied. Each command or transaction that changed something is one."""
+    """Number of record groups that were applied. Each command or transaction that changed something is one."""
     cuts: tuple[Cut, ...] = ()
     """Torn tails that were cut off."""
     notes: tuple[str, ...] = ()

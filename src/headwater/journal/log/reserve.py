@@ -3,13 +3,13 @@
 Rule 1. A file is created under a temporary name with its full size and its header, and fsynced. Then it
         is renamed and the directory is fsynced. A file with its final name therefore has its header and
         its space.
-Rule 2. Failing to create a file is a reason to refuse a write (a sentence for the client), not an error:
+Rule 2. A failure to create a file is a reason to refuse a write (a sentence for the client), not an error:
         nothing has been written that any client relies on, so it may be retried.
 Rule 3. After a failed fsync of the directory no file is created any more: a second fsync would succeed
         without the names being durable.
-Rule 4. A file is created only if the space for the next image remains free (`Catalog.spare_bytes`), and
-        that for the small file of its rotation: that image makes room by replacing the journal's older
-        files, and needs some itself.
+Rule 4. A file is created only if space remains free for the next image (`Catalog.spare_bytes`) and for the
+        small file of its rotation: the image makes room by replacing the journal's older files, and needs
+        space itself.
 Rule 5. MANIFEST names a file before it gets a record.
 Rule 6. A new directory begins with a file of `FIRST_FILE_BYTES`. Each file is twice as large as the one
         before, up to the usual size.
@@ -31,7 +31,7 @@ from headwater.journal.images.catalog import Catalog
 
 FIRST_FILE_BYTES = 2 * 1024 * 1024
 _USUAL_BYTES = 64 * 1024
-"""While so many bytes of a turn are accepted, writes are not said to be refused, unless a larger one was."""
+"""Size of a usual turn, in bytes. `refuses` returns None while so many are accepted and no larger turn was refused."""
 _OVERHEAD = FILE_HEADER_BYTES + 2 * SYNCED_GROUP_BYTES
 """The part of a file that is not available for groups: its header, the first group, which refers to the
 previous file, and the space for the group of a clean stop."""
@@ -40,7 +40,7 @@ previous file, and the space for the group of a clean stop."""
 class Reserve:
     """Files that are ready to be written, in order. All but the first remain from a crash.
 
-    ``refusal`` says why the last attempt to create a file failed; None if it succeeded.
+    ``refusal`` is the reason why the last attempt to create a file failed; None if it succeeded.
     """
 
     def __init__(self, files: Files, catalog: Catalog, file_bytes: int, seed: int) -> None:
@@ -55,15 +55,15 @@ class Reserve:
         self._wanted = 0
         self._broken: str | None = None
         self._lacking = 0
-        """The bytes that had to be free for the last file that was not created, if fewer were; otherwise 0."""
+        """Number of bytes that had to be free for the last file that was not created, if fewer were; otherwise 0."""
         self._refused = 0
-        """The bytes of the largest turn that was refused since a file was created; otherwise 0."""
+        """Size of the largest turn that was refused since a file was created, in bytes; otherwise 0."""
         self._before = 0
-        """The size of the file before the next, 0 if there is none."""
+        """Size of the file before the next, in bytes; 0 for the first file."""
 
     def adopt(self, current: JournalFile, spares: list[JournalFile]) -> None:
-        """Take over existing empty files, which follow ``current``. A file of an older format is created again if there is space for
-        that; otherwise it is used as it is."""
+        """Take over existing empty files, which follow ``current``. A file of an older format is created again if there
+        is space for that; otherwise it is used as it is."""
         self._before = current.size
         for spare in spares:
             if spare.version < FORMAT_VERSION:
@@ -77,8 +77,8 @@ class Reserve:
 
     def reclaim(self, file: JournalFile) -> bool:
         """Allocate all space of an existing file: copying it may have left holes, and a rotation may have cut it.
-        Then its new size is durable before anything is written there (recovery.py, rule 4). Return whether
-        it worked."""
+        If it was cut, its new size is durable before anything is written there (recovery.py, rule 4). Return
+        whether it worked."""
         try:
             short = self._files.reads.size(file.name) < file.size
             self._files.allocate(file.name, file.size)
@@ -90,7 +90,7 @@ class Reserve:
         return True
 
     def room(self) -> int:
-        """Return how many bytes of groups fit into the next file; 0 or less if there is none."""
+        """Return the number of bytes of groups that fit into the next file; 0 or less if no file is ready."""
         return self._ready[0].size - _OVERHEAD if self._ready else 0
 
     def take(self) -> JournalFile:
@@ -107,7 +107,7 @@ class Reserve:
         """Make sure that file ``number``, the next, is ready and that MANIFEST names it. Return the reason if
         that is not possible."""
         if not self._ready and self.make_next(number, 0) is not None:
-            # Small, and without leaving room for an image: it is for the sake of that image.
+            # The file is small, and no space is left for an image, because it is created for that image.
             reason = self._broken or self._catalog.broken or self._make(number, self._small, 0)
             if reason is not None:
                 return reason
@@ -144,9 +144,9 @@ class Reserve:
         return self.refusal
 
     def refuses(self, allowance: int) -> str | None:
-        """Return why the next file could not be created by the last attempt; None if a turn as large as the one that
-        was refused, or a usual one, fits into ``allowance`` by now, or if only space was lacking that is free again.
-        Other reasons last until an attempt succeeds."""
+        """Return the reason why the last attempt could not create the next file. Return None if a turn as large as the
+        refused one, or a usual one, now fits into ``allowance``, or if only space was lacking that is free again. Other
+        reasons last until an attempt succeeds."""
         if self.refusal is None or allowance >= max(_USUAL_BYTES, self._refused):
             return None
         if not self._lacking:
@@ -188,7 +188,7 @@ class Reserve:
         return reason
 
     def _name(self, file: JournalFile) -> str | None:
-        """Apply rule 5. Return the reason if that is not possible; the file is removed then."""
+        """Let MANIFEST name a file (rule 5). If that is not possible, remove the file and return the reason."""
         try:
             self._catalog.name_last(file.number)
         except OSError as error:

@@ -1,7 +1,7 @@
 """Makes a recovered directory writable: repairs it, chooses the file to continue, and writes MANIFEST.
 
-Rule 1. The order is: the journal files, their names, MANIFEST, and only then the removal of what MANIFEST
-        does not name.
+Rule 1. The order is: the journal files, their names, MANIFEST, and only then the removal of files that
+        MANIFEST does not name.
 Rule 2. A full disk does not prevent a start: without a new MANIFEST the old one stays true, and writes are
         accepted as long as there is space in files that exist.
 """
@@ -50,8 +50,8 @@ def begin(files: Files, recovery: Recovery, reserve: Reserve, writer: Writer, se
 
 
 def _durable(recovery: Recovery, writer: Writer) -> Synced:
-    """Return how far the journal is durable, for its next record: if that is the first of its file, the end of the
-    file before, which the image has replaced and a past may need (`headwater.journal.images.retention`)."""
+    """Return the end of the durable journal, for its next record. If that is the first of its file, it is the end
+    of the file before, which the image has replaced and a past may need (`headwater.journal.images.retention`)."""
     floor = recovery.catalog.floor
     begins = writer.end == FILE_HEADER_BYTES and 0 < floor.number == writer.number - 1
     return floor if begins else writer.here()
@@ -73,9 +73,9 @@ log = logging.getLogger("headwater.journal")
 # --- making the files contain exactly what a recovery returned ------------------------------------
 #
 # Everything after a cut is overwritten with zeros, durably, before anything new is written, so that an old record can
-# never follow a new one. What no fact ``synced`` confirms as durable is written again before it is relied on: after a
-# failed fsync, the content of a file or directory may be in memory only and never reach the disk. What MANIFEST names
-# was durable before it was named. A spare with a damaged header is removed, after MANIFEST names it no more. The
+# never follow a new one. Content that no fact ``synced`` confirms as durable is written again before it is relied on:
+# after a failed fsync, the content of a file or directory may be in memory only and never reach the disk. A file was
+# durable before MANIFEST named it. A spare with a damaged header is removed, after MANIFEST names it no more. The
 # reserve creates it again.
 
 
@@ -108,7 +108,7 @@ def repair(files: Files, recovery: Recovery) -> None:
 
 
 def _remove_damaged_spare(files: Files, recovery: Recovery) -> None:
-    """Apply rule 3. Where MANIFEST cannot be replaced the file stays: a new one will replace it."""
+    """Remove a spare with a damaged header. If MANIFEST cannot be replaced, it stays: a new file will replace it."""
     name, catalog = recovery.damaged_spare, recovery.catalog
     if name is None:
         return
@@ -122,9 +122,9 @@ def _remove_damaged_spare(files: Files, recovery: Recovery) -> None:
 
 
 def _rename_again(files: Files, recovery: Recovery) -> None:
-    """Apply rule 2 to names. A file with records has a durable name, as has one that MANIFEST names. The first
-    other file without records is renamed and renamed back; the files after it are removed before that, so
-    that a crash leaves no gap."""
+    """Write the names again that may not be durable. A file with records has a durable name, as has one that MANIFEST
+    names. The first other file without records is renamed and renamed back; the files after it are removed before
+    that, so that a crash leaves no gap."""
     empty = [file for file in recovery.spares if file.number > recovery.catalog.last]
     if recovery.end == FILE_HEADER_BYTES and recovery.current.number > recovery.catalog.last:
         empty.insert(0, recovery.current)

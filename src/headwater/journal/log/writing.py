@@ -40,10 +40,10 @@ class Writer:
         self.turn = self.now_ms = 0
         """Turn and time of the last group."""
         self.unrecorded_sync: Synced | None = None
-        """What the last fsync made durable, if no group says so yet."""
+        """Result of the last fsync, if no group records it yet; otherwise None."""
         self.unsynced = False
         self.clean = False
-        """Whether the last group says that everything before it is durable."""
+        """True if the last group says that everything before it is durable."""
 
     def use(self, file: JournalFile, end: int) -> None:
         """Write to this file from now on, starting at ``end``."""
@@ -57,14 +57,14 @@ class Writer:
         return Synced(self.number, self.end)
 
     def room(self) -> int:
-        """Return how many bytes of groups fit into this file, besides the record of the last fsync and the
-        group of a clean stop."""
+        """Return the number of bytes of groups that fit into this file, besides the record of the last fsync
+        and the group of a clean stop."""
         own = SYNCED_GROUP_BYTES if self.unrecorded_sync is None else 2 * SYNCED_GROUP_BYTES
         return self.size - self.end - own
 
     def append(self, buffer: bytearray, start: int, end: int) -> None:
-        """Write the complete groups from ``start`` to ``end``-1, after the record of the last fsync if there
-        is one."""
+        """Write the complete groups from ``start`` to ``end``-1, after the record of the last fsync if it is not
+        written yet."""
         turn = u64_at(buffer, start + 8)
         assert turn >= self.turn, f"turn {turn} after turn {self.turn}: recovery would reject it"
         self.turn = turn
@@ -82,8 +82,8 @@ class Writer:
         self.unrecorded_sync = self.here()
 
     def leave(self) -> None:
-        """Write the record of the last fsync, if the file gets no turn before another one is used. Otherwise nothing
-        would say where the file before it ended, and recovery would miss the files after it."""
+        """Write the record of the last fsync if the file gets no turn before another one is used. Otherwise no record
+        would name the end of the file before it, and recovery would miss the files after it."""
         synced = self.unrecorded_sync
         if self.end == FILE_HEADER_BYTES and synced is not None and synced.number < self.number:
             self._write_synced(synced)

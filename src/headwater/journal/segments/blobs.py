@@ -10,16 +10,16 @@
     head   mark 4 bytes, copy u8 (1 or 2), codec u8, version u16, origin u32, entries u32, raw bytes u32,
            body bytes u32, ids bytes u32, first id u64 u64, last id u64 u64, crc32c u32; little-endian
 
-Rule 1. Ids and body are opaque here. The body is what ``codec`` made of ``raw bytes`` bytes, in one or
-        more parts (engine/bodies/sealed_block.py); the ids are what the engine needs to know about the entries
-        without their bodies.
-Rule 2. Each part has its own checksum, and head and ids are stored twice: damage of one part hides no other.
+Rule 1. Ids and body are opaque here. The body consists of ``raw bytes`` bytes after compression by ``codec``,
+        in one or more parts (engine/bodies/sealed_block.py). The ids are the data about the entries that the
+        engine needs without their bodies.
+Rule 2. Each part has a separate checksum, and head and ids are stored twice: damage of one part hides no other.
 Rule 3. A checksum starts with seed XOR length, so it covers the length, and no client can send bytes that
         are valid as a part. It is XORed with the mask of the part's position (`checksum.place_mask`): a
         part that is copied elsewhere, in this segment or to another, is not valid there.
 Rule 4. A length is checked against the limits before anything is allocated for it.
 Rule 5. Zeros are never a blob.
-Rule 6. The origin is the stream for which the blob was written. Others may refer to it later.
+Rule 6. The origin is the stream for which the blob was written. Other streams may refer to it later.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FIRST, SECOND = 1, 2
 _HEAD = Struct("<4sBBHIIIIIQQQQ")
 _CHECKSUM = Struct("<I")
 _DOMAIN = 0x5E6
-"""Makes the keys of segments different from those of journal files with the same number."""
+"""Number that makes the keys of segments different from those of journal files with the same number."""
 
 assert HEAD_BYTES == _HEAD.size + CHECKSUM_BYTES
 
@@ -62,12 +62,12 @@ assert HEAD_BYTES == _HEAD.size + CHECKSUM_BYTES
 class BlobDamaged(JournalDamaged):
     """A part of a blob on disk is damaged: the entries of one id range cannot be read. All others can.
 
-    Names the file, the offset, and stream and ids if they are known.
+    The text names the file, the offset, and stream and ids if they are known.
     """
 
 
 class BlobHead(NamedTuple):
-    """What a blob says about its entries. ``entries`` counts tombstones too; ``codec`` is an index of
+    """Description of the entries of a blob. ``entries`` counts tombstones too; ``codec`` is an index of
     `headwater.engine.bodies.codecs.CODECS`; ``raw_bytes`` is the size of the body before compression."""
 
     origin: int
@@ -85,7 +85,7 @@ class BlobHead(NamedTuple):
 
 
 class FoundHead(NamedTuple):
-    """A valid head, and what it says about its own position."""
+    """A valid head, and the position that it names."""
 
     head: BlobHead
     copy: int
@@ -166,7 +166,7 @@ def _checksum(data: bytes, offset: int, key: int, seed: int) -> int:
 
 
 def find_head(data: bytes, offset: int, *, segment: int, seed: int) -> FoundHead | None:
-    """Return the head in the first 64 bytes of ``data``, which is at ``offset`` of a segment; None if they
+    """Return the head in the first 64 bytes of ``data``, which begins at ``offset`` of a segment; None if they
     are not a valid head."""
     if len(data) < HEAD_BYTES or not data.startswith(MARK):
         return None
@@ -193,8 +193,8 @@ def find_head(data: bytes, offset: int, *, segment: int, seed: int) -> FoundHead
 def decode_ids(
     data: bytes, place: BlobPlace, *, seed: int, copy: int = FIRST
 ) -> tuple[BlobHead, bytes]:
-    """Return head and ids of a copy, whose bytes are ``data``. Raises `ValueError` with a description of what
-    is wrong."""
+    """Return head and ids of a copy, whose bytes are ``data``. Raises `ValueError` with a description of the
+    damage."""
     offset = place.offset if copy == FIRST else place.second_offset
     if len(data) != place.head_bytes:
         raise ValueError(f"{len(data)} bytes, where head and ids have {place.head_bytes}")
@@ -208,8 +208,8 @@ def decode_ids(
 
 
 def check_body(data: bytes, place: BlobPlace, *, seed: int) -> bytes:
-    """Return the body; ``data`` is the body and its checksum. Raises `ValueError` with a description of what
-    is wrong."""
+    """Return the body; ``data`` is the body and its checksum. Raises `ValueError` with a description of the
+    damage."""
     segment, offset, head_size, body_size = place
     if len(data) != body_size + CHECKSUM_BYTES:
         raise ValueError(f"{len(data)} bytes, where the body has {body_size} and 4")
@@ -217,7 +217,7 @@ def check_body(data: bytes, place: BlobPlace, *, seed: int) -> bytes:
 
 
 def _verify(data: bytes, offset: int, key: int, seed: int) -> bytes:
-    """Return ``data`` without the checksum at its end. Raises `ValueError` if that does not fit."""
+    """Return ``data`` without the checksum at its end. Raises `ValueError` if the checksum does not fit."""
     size = len(data) - CHECKSUM_BYTES
     part = data[:size]
     checksum = 0

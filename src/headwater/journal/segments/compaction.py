@@ -3,12 +3,12 @@
     sparse_segments ──▶ numbers of old segments ──▶ compact ──▶ old place → new place
                         (less than half live)       copies whole blobs, and fsyncs them
 
-Rule 1. A blob is copied whole: head and ids from a copy that is valid, the body after it was checked. Its
-        checksums are bound to the new place.
+Rule 1. A blob is copied whole: head and ids from a valid copy, the body after it was checked. Its checksums
+        are bound to the new place.
 Rule 2. A damaged blob stays where it is and is reported. Its segment must be kept.
 Rule 3. Nothing is changed or deleted here. The caller replaces the places, and then deletes segments to
         which nothing refers.
-Rule 4. What `compact` returns is durable. If the disk is full, it returns what was copied until then.
+Rule 4. The copies that `compact` returns are durable. If the disk is full, it returns those made until then.
 Rule 5. Reading and writing together stay below a rate, in bytes a second.
 """
 
@@ -26,13 +26,13 @@ from headwater.journal.segments.segment_reader import SegmentReader
 from headwater.journal.segments.segments import SegmentWriter
 
 SPARSE = 0.5
-"""A segment is compacted if less than this share of its bytes is live."""
+"""Share of live bytes below which a segment is compacted."""
 _AHEAD_BLOBS = 64
-"""How many blobs are read ahead."""
+"""Number of blobs that are read ahead."""
 _LEAST_PAUSE_SECONDS = 0.02
-"""Shorter pauses are added up: a timer is late by up to a tenth of this."""
+"""Minimum length of a pause. Shorter pauses are added up, because a timer is late by up to a tenth of this."""
 _BURST_SECONDS = 0.1
-"""After a slow read, at most the bytes of this time are copied faster."""
+"""Maximum time by which copying may catch up faster after a slow read."""
 
 
 @dataclass
@@ -42,14 +42,14 @@ class Compaction:
     moved: dict[BlobPlace, BlobPlace] = field(default_factory=dict)
     """Old place → new place, in the order in which the blobs were copied."""
     damaged: dict[BlobPlace, str] = field(default_factory=dict)
-    """Blobs that stayed → what is wrong with them."""
+    """Blobs that stayed → description of their damage."""
     copied_bytes: int = 0
     stopped: str | None = None
-    """Why not every blob was copied, if the disk is full or broken."""
+    """Reason why not every blob was copied, if the disk is full or broken; otherwise None."""
 
 
 def sparse_segments(sizes: Mapping[int, int], live: Mapping[int, int]) -> set[int]:
-    """Return which segments to compact. ``sizes`` is number → size of the file, ``live`` number → bytes of live
+    """Return the segments to compact. ``sizes`` is number → size of the file, ``live`` number → bytes of live
     blobs. A segment without a live blob is not compacted: it can be deleted as it is.
 
     >>> sorted(sparse_segments({1: 2064, 2: 2064, 3: 2064, 4: 2064}, {1: 999, 2: 1000, 3: 1}))
@@ -73,8 +73,8 @@ def compact(
 ) -> Compaction:
     """Copy the blobs at these places to the end of ``writer``, and make the copies durable.
 
-    ``pause`` waits for so many seconds; what it raises abandons the compaction. Raises `OSError` only if an
-    fsync fails: then nothing was moved.
+    ``pause`` waits for a number of seconds; an exception in it ends the compaction. Raises `OSError` only if
+    an fsync fails: then nothing was moved.
     """
     clock = clock if clock is not None else SystemClock()
     result = Compaction()

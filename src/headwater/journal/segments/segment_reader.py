@@ -4,7 +4,7 @@ Rule 1. Every byte that is returned was checked against its checksum, seed and p
 Rule 2. Head and ids are read from the first copy, and from the second if the first cannot be read.
 Rule 3. A part that is damaged, missing or unreadable (EIO) raises `BlobDamaged`, for that blob only. Other
         errors of the system are raised unchanged, as `OSError`: the blob may be readable later.
-Rule 4. `SegmentReader.cached_body` never waits for a disk. What it cannot return, `body` returns or explains.
+Rule 4. `SegmentReader.cached_body` never waits for a disk. If it returns None, `body` returns the body or an error.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SegmentReader:
             data = self._reads.cached(segment_name(segment), offset + head_bytes, length)
             return None if data is None else check_body(data, place, seed=self._seed)
         except (ValueError, OSError):
-            # Explaining damage means to read the head.
+            # To describe damage, the head has to be read.
             return None
 
     def ids(self, place: BlobPlace) -> bytes:
@@ -93,7 +93,7 @@ class SegmentReader:
         )
 
     def flaws(self, place: BlobPlace) -> list[str]:
-        """Return what is damaged of the two copies of the head and the ids of a blob: one loses nothing."""
+        """Return a sentence for each damaged copy of the head and ids of a blob. With one damaged, nothing is lost."""
         found = []
         for copy in (FIRST, SECOND):
             try:
@@ -122,7 +122,7 @@ class SegmentReader:
             try:
                 self._reads.ahead(segment_name(segment), start, end - start)
             except OSError:
-                return  # Reading the body says what is wrong.
+                return  # Reading the body raises the error.
 
     # --- errors ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Segments: files of blobs that are written once, never changed and deleted whole.
+"""Segments: files of blobs that are written once, never changed, and deleted as a whole.
 
     segment   ┌─────────────┬──────┬──────┬───┬──────────────────────────────┐
               │ file header │ blob │ blob │ … │ zeros, preallocated          │
@@ -7,15 +7,15 @@
 
 Rule 1. A segment is never appended to after a restart: a `SegmentWriter` begins a new one. Its number is
         reserved by the caller and never used twice, so that no reference to an old one finds a new one.
-Rule 2. What `SegmentWriter.append` returned may be read at once, by any thread. It is durable, name of the
-        file included, when the next `sync` has returned. Only then may a record refer to it.
+Rule 2. Any thread may read a blob as soon as `SegmentWriter.append` has returned its place. The blob is
+        durable, name of the file included, when the next `sync` has returned. Only then may a record refer to it.
 Rule 3. A failed `append` leaves all earlier blobs valid. After a failed write the segment is not written
-        any further, because it is unknown what is on disk there.
+        any further, because the content of the disk is unknown there.
 Rule 4. After a failed fsync the writer refuses everything: a second fsync would succeed without the bytes
         being durable.
 Rule 5. Space is allocated in steps that double with the file, up to `STEP_BYTES`, so that a small store has
         small files and a large one few system calls.
-Rule 6. Nothing that is read relies on the file header: a damaged header hides no blob.
+Rule 6. Reading does not rely on the file header: a damaged header hides no blob.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from headwater.journal.segments.blobs import BlobHead, encode_blob, head_bytes
 
 SEGMENT_VERSION = 1
 STEP_BYTES = 8 * 1024 * 1024
-"""Maximum size of what is allocated in advance."""
+"""Maximum number of bytes that are allocated in advance."""
 _FIRST_STEP_BYTES = 1024 * 1024
 _JOIN_BYTES = 1024 * 1024
 """Parts of a blob up to this size are joined: copying them takes less time than further system calls."""
@@ -83,8 +83,8 @@ def segment_header(number: int, seed: int) -> bytes:
 class SegmentWriter:
     """Appends blobs to the newest segment. One thread at a time uses it.
 
-    ``next_number`` returns a reserved number for the next segment, ``room`` how many bytes of the disk may be used,
-    given how many are needed.
+    ``next_number`` returns a reserved number for the next segment. ``room`` gets the number of bytes that are needed,
+    and returns the number that may be used.
 
     >>> from headwater.testing.files import CrashableFiles
     >>> files, numbers = CrashableFiles(), iter(range(1, 10))
@@ -105,9 +105,9 @@ class SegmentWriter:
         room: Callable[[int], int] | None = None,
     ) -> None:
         self.number: int | None = None
-        """The segment that is being written; None if the next blob begins one."""
+        """Number of the segment that is being written; None if the next blob begins one."""
         self.unsynced_bytes = 0
-        """The size of the blobs that the next `sync` makes durable."""
+        """Size of the blobs that the next `sync` makes durable."""
         self._files = files
         self._seed = seed
         self._next_number = next_number
@@ -136,8 +136,8 @@ class SegmentWriter:
         return place
 
     def sync(self) -> None:
-        """Make every blob durable that `append` returned. Raises `OSError`; nothing is durable for certain
-        then, and the writer refuses everything from then on."""
+        """Make every blob durable that `append` returned. Raises `OSError`. After that it is not certain that
+        anything is durable, and the writer refuses everything."""
         self._refuse_if_broken()
         try:
             for name in self._unsynced:
@@ -213,8 +213,8 @@ class SegmentWriter:
             self._files.close(name)
 
     def _space_for(self, size: int) -> int:
-        """Return how large the file is to be made. Raises `OSError` if the disk has no space: trying to
-        allocate it would keep the disk busy for each refused blob."""
+        """Return the new size of the file. Raises `OSError` if the disk has no space: an attempt to allocate it
+        would keep the disk busy for each refused blob."""
         needed = self._end + size
         step = min(STEP_BYTES, max(_FIRST_STEP_BYTES, self._allocated))
         ahead = max(needed, min(self._allocated + step, self._segment_bytes))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_PASSWORD_BITS = 4096
 SHOWN_REFUSALS = 10
-"""How many entries ACL LOG shows without a count."""
+"""Number of entries that ACL LOG shows without a count."""
 
 NO_FILE = (
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via "
@@ -70,7 +70,7 @@ def acl_deluser(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_dryrun(call: Call, session: Session, services: Services) -> None:
-    """ACL DRYRUN user command [argument …]: OK, or a sentence on why the user may not run it."""
+    """ACL DRYRUN user command [argument …]: OK, or the reason why the user may not run it, as a sentence."""
     name, request = call.arguments.bytes(2), Arguments.of(*call.arguments.values(3))
     user = services.access.users.get(name)
     if user is None:
@@ -110,7 +110,7 @@ def acl_genpass(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_getuser(call: Call, session: Session, services: Services) -> None:
-    """ACL GETUSER name: flags, hashes of passwords and rules; nil if there is no such user."""
+    """ACL GETUSER name: flags, hashes of passwords and rules; nil if the user does not exist."""
     reply = call.reply
     user = services.access.users.get(call.arguments.bytes(2))
     if user is None:
@@ -217,7 +217,7 @@ def _changes(session: Session, services: Services) -> AccessChanges:
 
 
 def _at_most(arguments: Arguments, count: int) -> None:
-    """Raises `CommandError` for more arguments; the command table has only the minimum."""
+    """Raise `CommandError` for more arguments; the command table has only the minimum."""
     if arguments.count > count:
         raise wrong_arguments(arguments)
 

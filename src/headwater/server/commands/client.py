@@ -1,4 +1,4 @@
-"""CLIENT: showing clients, and closing or unblocking them.
+"""CLIENT: show, close and unblock clients.
 
 CLIENT PAUSE is in client_pause.py, CLIENT TRACKINGINFO and the like in client_tracking.py.
 """
@@ -119,7 +119,7 @@ def client_unblock(call: Call, session: Session, services: Services) -> None:
         error = reason == b"ERROR"
     target = services.clients.sessions.get(arguments.integer(2))
     unblocked = target is not None and services.blocked.unblock(target, error=error)
-    if unblocked and error:  # As in Redis, an error that a command causes is its failure, too.
+    if unblocked and error:  # As in Redis, this counts as a failed command, too.
         services.observer.commands[b"CLIENT|UNBLOCK"].failed += 1
     call.reply.integer(int(unblocked))
 
@@ -170,7 +170,7 @@ def client_help(call: Call, session: Session, services: Services) -> None:
 
 
 def _line(session: Session, services: Services, *, running: bool) -> bytes:
-    """A client's line of CLIENT LIST, with its line end."""
+    """Return a client's line of CLIENT LIST, with its line end."""
     shown = describe(
         session,
         times=services.times,
@@ -186,7 +186,7 @@ def _type_of(session: Session) -> bytes:
 
 
 def _type_at(call: Call, index: int) -> bytes:
-    """The client type at ``index``. Raises `CommandError` if there is no such type."""
+    """Return the client type at ``index``. Raises `CommandError` if the type does not exist."""
     word = call.arguments.token(index)
     if word not in _TYPES:
         typed = shown(call.arguments.bytes(index))
@@ -195,7 +195,7 @@ def _type_at(call: Call, index: int) -> bytes:
 
 
 def _chosen(call: Call, session: Session, services: Services) -> list[Session]:
-    """The sessions that match all filters of CLIENT KILL."""
+    """Return the sessions that match all filters of CLIENT KILL."""
     arguments = call.arguments
     if arguments.count % 2:
         raise CommandError(SYNTAX)
@@ -217,7 +217,7 @@ def _chosen(call: Call, session: Session, services: Services) -> list[Session]:
 
 
 def _filter(call: Call, services: Services, index: int) -> Filter:
-    """One filter of CLIENT KILL, with its name at ``index`` and its value after it."""
+    """Return one filter of CLIENT KILL, with its name at ``index`` and its value after it."""
     arguments = call.arguments
     name, value = arguments.token(index), arguments.bytes(index + 1)
     text = value.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""CLUSTER, READONLY, READWRITE, ASKING: refused, because there is no cluster mode."""
+"""CLUSTER, READONLY, READWRITE, ASKING: refused, because the server has no cluster mode."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def no_cluster(call: Call, session: Session, services: Services) -> NoReturn:
-    """The reply to every command of Redis Cluster, CLUSTER HELP included, as in a Redis server without
-    cluster mode."""
+    """Raise the error of a Redis server without cluster mode, for every command of Redis Cluster, including
+    CLUSTER HELP."""
     raise CommandError("ERR This instance has cluster support disabled")

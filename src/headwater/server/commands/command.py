@@ -1,4 +1,4 @@
-"""COMMAND and its subcommands, except COMMAND DOCS (docs.py): the command table for clients."""
+"""COMMAND and its subcommands, except COMMAND DOCS (command_docs.py): the command table for clients."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def command_help(call: Call, session: Session, services: Services) -> None:
 
 
 def find_named(name: bytes) -> Command | None:
-    """The command ``xadd`` or the subcommand ``xgroup|create``, in any case; None if unknown."""
+    """Return the command ``xadd`` or the subcommand ``xgroup|create``, in any case; None if unknown."""
     return BY_FULL_NAME.get(name.lower().decode("latin-1"))
 
 
 def _keys_of(call: Call) -> tuple[Arguments, list[FoundKey]]:
-    """The request in the arguments of COMMAND GETKEYS, and its keys. Raises `CommandError` if it is not
-    a valid request or has no keys."""
+    """Return the request in the arguments of COMMAND GETKEYS, and its keys. Raises `CommandError` if it is
+    not a valid request or has no keys."""
     request = Arguments.of(*call.arguments.values(2))
     found = COMMANDS.get(request.token(0))
     if found is not None and found.subcommands and request.count > 1:
@@ -124,7 +124,7 @@ def _keys_of(call: Call) -> tuple[Arguments, list[FoundKey]]:
 
 
 def _write_command(reply: ReplyWriter, one: Command) -> None:
-    """The ten elements of COMMAND INFO."""
+    """Write the ten elements of COMMAND INFO."""
     first, last, step = KeyRange.over(one.keys)
     reply.array(10)
     reply.bulk(one.name.encode())
@@ -182,7 +182,7 @@ def _write_spec(reply: ReplyWriter, spec: KeySpec) -> None:
 
 
 def _write_flags(reply: ReplyWriter, flags: Iterable[str]) -> None:
-    """A set of simple strings."""
+    """Write a set of simple strings."""
     listed = list(flags)
     reply.set(len(listed))
     for flag in listed:

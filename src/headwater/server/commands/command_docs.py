@@ -26,7 +26,7 @@ def command_docs(call: Call, session: Session, services: Services) -> None:
 
 
 def _write_commands(reply: ReplyWriter, commands: list[Command]) -> None:
-    """A map from each command's name to its documentation."""
+    """Write a map from each command's name to its documentation."""
     reply.map(len(commands))
     for command in commands:
         arguments = parse_syntax(command.syntax)

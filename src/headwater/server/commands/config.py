@@ -1,4 +1,4 @@
-"""CONFIG: reading and changing settings at runtime."""
+"""CONFIG: read and change settings at runtime."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _failed(name: str, reason: str) -> CommandError:
 
 
 def _checked_tls(changed: Config, names: set[str]) -> ssl.SSLContext | None:
-    """The TLS context for new connections; None if no TLS setting changes or there is no TLS listener.
+    """Return the TLS context for new connections; None if no TLS setting changes or no TLS listener exists.
 
     All files are read and checked together before anything changes. They are checked without a TLS
     listener too, because CONFIG REWRITE would save a mistake for the next start. Raises `CommandError`.
@@ -154,7 +154,7 @@ def _listen(services: Services, changed: Config, names: set[str]) -> None:
 
 
 def _put_in_force(services: Services, changed: Config, names: set[str]) -> None:
-    """Apply the changed settings. What can fail comes first."""
+    """Apply the changed settings. Steps that can fail come first."""
     tls = _checked_tls(changed, names)
     _listen(services, changed, names)
     if "appendfsync" in names and services.storage.journal is not None:

@@ -35,7 +35,7 @@ def is_printable(text: bytes) -> bool:
 
 
 def check_client_name(name: bytes) -> None:
-    """Raises `CommandError` if ``name`` is not allowed in a line of CLIENT LIST."""
+    """Raise `CommandError` if ``name`` is not allowed in a line of CLIENT LIST."""
     if not is_printable(name):
         raise CommandError(
             "ERR Client names cannot contain spaces, newlines or special characters."
@@ -166,7 +166,7 @@ def quit_(call: Call, session: Session, services: Services) -> None:
 
 
 def reset(call: Call, session: Session, services: Services) -> None:
-    """RESET: the state of a new connection, except for what CLIENT SETINFO has set."""
+    """RESET: return to the state of a new connection, except for the values of CLIENT SETINFO."""
     services.leave_transaction(session)
     services.observer.stop_monitoring(session)
     services.pubsub.leave(session)

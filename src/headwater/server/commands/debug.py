@@ -1,6 +1,6 @@
-"""DEBUG: what tests of clients and of this server need, if ``enable-debug-command`` allows it.
+"""DEBUG: subcommands for tests of clients and of this server, if ``enable-debug-command`` allows them.
 
-Redis's other subcommands are for examining Redis itself; they get Redis's error for unknown ones.
+Redis's other subcommands examine Redis itself. They get Redis's error for unknown ones.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _HELP = (
 
 
 def check_debug_allowed(session: Session, services: Services) -> None:
-    """Raises `CommandError` unless ``enable-debug-command`` allows DEBUG for this client."""
+    """Raise `CommandError` unless ``enable-debug-command`` allows DEBUG for this client."""
     if not is_allowed(services.config.enable_debug_command, session):
         raise CommandError(_NOT_ALLOWED)
 
@@ -93,18 +93,18 @@ def _sleep(call: Call, session: Session, services: Services) -> None:
 
 
 def _log(call: Call, session: Session, services: Services) -> None:
-    """DEBUG LOG message: write it to the log."""
+    """DEBUG LOG message: write the message to the log."""
     log.warning("DEBUG LOG: %s", call.arguments.bytes(2).decode(errors="backslashreplace"))
     call.reply.ok()
 
 
 def _error(call: Call, session: Session, services: Services) -> None:
-    """DEBUG ERROR text: reply with it as an error."""
+    """DEBUG ERROR text: reply with the text as an error."""
     raise CommandError(shown(call.arguments.bytes(2)))
 
 
 def _object(call: Call, session: Session, services: Services) -> None:
-    """DEBUG OBJECT key: the fields of Redis's line that exist here. Also of a key that has expired and is not
+    """DEBUG OBJECT key: the fields of Redis's line that exist here, also for a key that has expired and is not
     deleted yet."""
     key = call.arguments.bytes(2)
     value = call.db.values.get(key)

@@ -40,7 +40,7 @@ def evalsha_ro(call: Call, session: Session, services: Services) -> None:
 
 
 def _key_count(call: Call) -> int:
-    """The value of ``numkeys``. Raises `CommandError`."""
+    """Return the value of ``numkeys``. Raises `CommandError`."""
     count = call.arguments.integer(2)
     if count > call.arguments.count - 3:
         raise CommandError("ERR Number of keys can't be greater than number of args")

@@ -26,7 +26,7 @@ def function_flush(call: Call, session: Session, services: Services) -> None:
 
 
 def function_list(call: Call, session: Session, services: Services) -> None:
-    """FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE]: none."""
+    """FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE]: an empty list."""
     arguments = call.arguments
     index, named, with_code = 2, False, False
     while index < arguments.count:

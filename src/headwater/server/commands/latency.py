@@ -1,7 +1,7 @@
 """LATENCY: the delays of the server by event, and the durations of commands.
 
-Delays of at least ``latency-monitor-threshold`` milliseconds are recorded (0: none), durations of commands
-with ``latency-tracking yes``.
+Delays of at least ``latency-monitor-threshold`` milliseconds are recorded (0 records none). Durations of commands
+are recorded with ``latency-tracking yes``.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def latency_doctor(call: Call, session: Session, services: Services) -> None:
 
 
 def latency_histogram(call: Call, session: Session, services: Services) -> None:
-    """LATENCY HISTOGRAM [command …]: how many calls took at most 1, 2, 4 … microseconds.
+    """LATENCY HISTOGRAM [command …]: the numbers of calls that took at most 1, 2, 4 … microseconds.
 
     A container means all of its subcommands. Commands that have not run are left out.
     """
@@ -143,7 +143,7 @@ def latency_help(call: Call, session: Session, services: Services) -> None:
 
 
 def _statistics(series: EventSeries) -> str:
-    """Number, average and maximum of the recorded delays, in words."""
+    """Return number, average and maximum of the recorded delays, in words."""
     delays = [ms for _, ms in series.samples]
     first, last = series.samples[0][0], series.samples[-1][0]
     average = sum(delays) / len(delays)
@@ -185,7 +185,7 @@ def draw(name: str, series: EventSeries, now: int) -> str:
 
 
 def _columns(delays: list[int], low: int, high: int) -> list[str]:
-    """The rows of a drawing, highest first."""
+    """Return the rows of a drawing, highest first."""
     steps = _ROWS * len(_SHADES)
     span = max(1, high - low)
     heights = [(ms - low) * (steps - 1) // span for ms in delays]
@@ -204,7 +204,7 @@ def _downwards(words: list[str]) -> list[str]:
 
 
 def _age(seconds: int) -> str:
-    """``30s``, ``5m``, ``2h`` or ``3d``."""
+    """Return ``30s``, ``5m``, ``2h`` or ``3d``."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
             return f"{seconds // size}{unit}"

@@ -30,7 +30,7 @@ Statistic = int | float | dict[str, int]
 
 
 def memory_usage(call: Call, session: Session, services: Services) -> None:
-    """MEMORY USAGE key [SAMPLES count]: the bytes of the key and its value; nil without a key.
+    """MEMORY USAGE key [SAMPLES count]: the bytes of the key and its value; nil if the key does not exist.
 
     Of a container with many elements, ``count`` are measured (0: all) and the rest is estimated.
     """
@@ -54,7 +54,7 @@ def memory_usage(call: Call, session: Session, services: Services) -> None:
 
 
 def memory_stats(call: Call, session: Session, services: Services) -> None:
-    """MEMORY STATS: those of Redis's values that mean something here, and the bytes of streams."""
+    """MEMORY STATS: those of Redis's values that apply here, and the bytes of streams."""
     statistics = _statistics(services)
     call.reply.map(len(statistics))
     for name, value in statistics.items():
@@ -71,7 +71,7 @@ def memory_stats(call: Call, session: Session, services: Services) -> None:
 
 
 def _statistics(services: Services) -> dict[str, Statistic]:
-    """The values of MEMORY STATS, by name."""
+    """Return the values of MEMORY STATS, by name."""
     total, peak = services.memory.used(), services.memory.peak
     clients, facts = client_bytes(services.clients), len(services.records.facts.data)
     dataset = state_bytes(services.keyspace)
@@ -115,7 +115,7 @@ def _statistics(services: Services) -> dict[str, Statistic]:
 
 
 def memory_doctor(call: Call, session: Session, services: Services) -> None:
-    """MEMORY DOCTOR: whether memory is a problem, as text."""
+    """MEMORY DOCTOR: the problems with memory, if any, as text."""
     total, peak = services.memory.used(), services.memory.peak
     if total < _LITTLE_BYTES:
         text = f"The process holds {human(total)}, which is too little to be a problem.\n"
@@ -134,7 +134,7 @@ def memory_doctor(call: Call, session: Session, services: Services) -> None:
 
 
 def _of_entries(services: Services) -> str:
-    """Return how much of the streams is compressed, and how to compress more."""
+    """Return a text with the compressed share of the streams, and advice on compressing more."""
     sealing = services.keyspace.sealing
     hot = human(sealing.hot_bytes + sealing.kept_bytes)
     if sealing.codec == NONE:
@@ -157,7 +157,7 @@ def memory_purge(call: Call, session: Session, services: Services) -> None:
 
 
 def _malloc_trim() -> Any:
-    """The C library's malloc_trim, None if it has none; glibc has it."""
+    """Return the C library's malloc_trim, or None; glibc has it."""
     # Imported here: a server without MEMORY PURGE starts faster.
     import ctypes.util
 

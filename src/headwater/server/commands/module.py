@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def module_list(call: Call, session: Session, services: Services) -> None:
-    """MODULE LIST: none."""
+    """MODULE LIST: an empty list."""
     call.reply.array(0)
 
 

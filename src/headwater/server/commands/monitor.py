@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def monitor(call: Call, session: Session, services: Services) -> None:
-    """MONITOR, until RESET or the end of the connection.
+    """MONITOR: send every command to this client until RESET or the end of the connection.
 
     A second MONITOR has no reply, as in Redis. A monitoring client may not use keys.
     """

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def subscribe(call: Call, session: Session, services: Services) -> None:
-    """SUBSCRIBE channel [channel …]: receive what PUBLISH sends to these channels."""
+    """SUBSCRIBE channel [channel …]: receive the messages of PUBLISH to these channels."""
     _subscribe(call, session, services, CHANNEL)
 
 
 def psubscribe(call: Call, session: Session, services: Services) -> None:
-    """PSUBSCRIBE pattern [pattern …]: receive what PUBLISH sends to matching channels."""
+    """PSUBSCRIBE pattern [pattern …]: receive the messages of PUBLISH to matching channels."""
     _subscribe(call, session, services, PATTERN)
 
 
 def ssubscribe(call: Call, session: Session, services: Services) -> None:
-    """SSUBSCRIBE channel [channel …]: receive what SPUBLISH sends to these shard channels, whose names are
+    """SSUBSCRIBE channel [channel …]: receive the messages of SPUBLISH to these shard channels, whose names are
     separate from those of channels."""
     _subscribe(call, session, services, SHARD)
 

@@ -1,4 +1,4 @@
-"""SAVE, BGSAVE, LASTSAVE and BGREWRITEAOF: write an image of the store (services/checkpoints.py).
+"""SAVE, BGSAVE, LASTSAVE and BGREWRITEAOF: write an image of the store (services/storage/checkpoints.py).
 
 All of them write the same image. SAVE waits for it, and blocks its own client only.
 """
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from headwater.server.session.session import Session
 
 SAVE_RECHECK_MS = 20
-"""How often a blocked SAVE checks whether its image is written."""
+"""Interval at which a blocked SAVE checks whether its image is written, in milliseconds."""
 
 _IN_PROGRESS = "ERR Background save already in progress"
 
 
 def lastsave(call: Call, session: Session, services: Services) -> None:
-    """LASTSAVE: when the last image was written, in Unix seconds; before the first, when the store was
-    opened."""
+    """LASTSAVE: the time of the last image, in Unix seconds; before the first image, the time when the store
+    was opened."""
     call.reply.integer(services.storage.checkpoints.statistics.last_save)
 
 
@@ -76,7 +76,7 @@ def bgrewriteaof(call: Call, session: Session, services: Services) -> None:
 
 
 def _checkpoints(services: Services) -> Checkpoints:
-    """Return the checkpoints of a node with a journal. Raises `CommandError` for one without."""
+    """Return the checkpoints of a node with a journal. Raises `CommandError` for a node without a journal."""
     if services.storage.journal is None:
         raise CommandError(
             "ERR this server runs with appendonly no and without save points, and stores nothing; "

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def script_load(call: Call, session: Session, services: Services) -> None:
-    """SCRIPT LOAD script: cache it; the reply is its SHA-1."""
+    """SCRIPT LOAD script: cache the script; the reply is its SHA-1."""
     call.reply.bulk(services.scripts.take(call.arguments.bytes(2), loaded=True).sha)
 
 
 def script_exists(call: Call, session: Session, services: Services) -> None:
-    """SCRIPT EXISTS sha1 [sha1 …]: for each 1 if it is cached, else 0."""
+    """SCRIPT EXISTS sha1 [sha1 …]: 1 for each script that is cached, else 0."""
     call.reply.array(call.arguments.count - 2)
     for index in range(2, call.arguments.count):
         call.reply.integer(int(services.scripts.find(call.arguments.bytes(index)) is not None))

@@ -19,8 +19,8 @@ log = logging.getLogger("headwater.server")
 def shutdown(call: Call, session: Session, services: Services) -> None:
     """SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] | ABORT: stop the server cleanly, without a reply.
 
-    Acknowledged writes are in the journal in any case, if there is one. If it has grown long, the stop also
-    writes an image, so that the next start is quick; not with NOSAVE.
+    Acknowledged writes are in the journal in any case, if the node has one. If it has grown long, the stop also
+    writes an image, unless NOSAVE was given, so that the next start is quick.
     """
     arguments = call.arguments
     words = [arguments.token(index) for index in range(1, arguments.count)]

@@ -4,8 +4,8 @@ Rule 1. EXEC is one record group: the node opens it around the whole command (AR
 Rule 2. A command that fails inside EXEC has an error as its reply; the others take effect, as in Redis.
 Rule 3. EXEC with a write is refused as a whole if the journal has no room for the queued commands, as in
         Redis: a program that writes data and a position in one MULTI has both or neither. Only a command
-        that writes more than it was sent, such as a trim with ACKED, can be refused by itself.
-Rule 4. Nothing blocks inside EXEC: a read that would wait replies at once.
+        that writes more bytes than it received, such as a trim with ACKED, can be refused by itself.
+Rule 4. Nothing blocks inside EXEC: a read that would wait replies immediately.
 Rule 5. Permissions are checked when a command is queued and again when it runs.
 """
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 _FACTS: Final = 6
-"""The largest number of facts of one command, unless it depends on the data."""
+"""Maximum number of facts of one command, unless it depends on the data."""
 
 _MOST_ADMITTED: Final = MAX_RECORD_GROUP_BYTES // 2
-"""The largest size that is admitted in advance. The estimate may be too high, so a higher one must not
+"""Maximum size that is admitted in advance, in bytes. The estimate may be too high, so a higher one must not
 refuse the transaction."""
 
 
@@ -64,7 +64,7 @@ def exec_(call: Call, session: Session, services: Services) -> Wait | None:
         return None
     if queued.writes:
         try:
-            # The facts contain what the command was sent, a key up to three times.
+            # The facts contain the bytes of the request, a key up to three times.
             size = _FACTS * HEADROOM * len(queued) + 3 * queued.size
             call.admit(min(_MOST_ADMITTED, size))
         except NoRoom as error:
@@ -81,7 +81,7 @@ def exec_(call: Call, session: Session, services: Services) -> Wait | None:
 
 
 def aborted(error: CommandError) -> CommandError:
-    """The error of an EXEC that is refused as a whole (Redis, multi.c, execCommandAbort)."""
+    """Return the error of an EXEC that is refused as a whole (Redis, multi.c, execCommandAbort)."""
     reason = str(error).removeprefix("ERR ")
     return CommandError(f"EXECABORT Transaction discarded because of: {reason}")
 

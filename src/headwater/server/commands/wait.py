@@ -1,6 +1,6 @@
 """WAIT and WAITAOF.
 
-There are no replicas, so WAIT counts none. WAITAOF waits for the journal's fsync.
+A server has no replicas, so WAIT counts none. WAITAOF waits for the journal's fsync.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from headwater.server.session.session import Session
 
 WAITAOF_RECHECK_MS = 10
-"""How often a blocked WAITAOF checks for the fsync, which happens at most once a second."""
+"""Interval at which a blocked WAITAOF checks for the fsync, in milliseconds. It happens at most once a second."""
 
 
 def wait(call: Call, session: Session, services: Services) -> Wait | None:
     """WAIT numreplicas timeout: the number of replicas that have this client's writes, 0.
 
-    With ``numreplicas`` above 0 it waits until the timeout, for ever if that is 0, as Redis does.
+    With ``numreplicas`` above 0 it waits until the timeout, or forever if that is 0, as Redis does.
     """
     wanted = call.arguments.integer(1)
     timeout_ms = milliseconds(call.arguments, 2, call.now_ms)
@@ -35,10 +35,10 @@ def wait(call: Call, session: Session, services: Services) -> Wait | None:
 
 
 def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
-    """WAITAOF numlocal numreplicas timeout: whether this client's writes are on disk, and on how many
-    replicas.
+    """WAITAOF numlocal numreplicas timeout: 1 if this client's writes are on disk, else 0, and the number of
+    replicas that have them on disk.
 
-    With ``appendfsync always`` they are when the reply is sent, with ``everysec`` after the next fsync.
+    With ``appendfsync always`` they are on disk when the reply is sent, with ``everysec`` after the next fsync.
     With ``no`` the system decides, and the server knows only when the journal starts its next file.
     """
     arguments = call.arguments

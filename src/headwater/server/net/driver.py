@@ -27,15 +27,15 @@ from headwater.server.turn.node import Node
 log = logging.getLogger("headwater.server")
 
 LAST_BYTES_SECONDS = 60
-"""How long a client may take to accept the last bytes."""
+"""Maximum time that a client may take to accept the last bytes, in seconds."""
 
 LINGER_SECONDS = 2
-"""How long the socket stays open after the last bytes. If the server closed it while the client
-still sends, the connection would be reset; a reset can overtake the last reply, which often has the
+"""Time for which the socket stays open after the last bytes, in seconds. If the server closed it while the
+client still sends, the connection would be reset. A reset can overtake the last reply, which often has the
 reason."""
 
 SHORTEST_DELAY_S = 0.001
-"""Minimum delay of the timer, for work that is due but not possible yet (full disk)."""
+"""Minimum delay of the timer, in seconds, for work that is due but not possible yet (full disk)."""
 
 
 class Driver:
@@ -48,7 +48,7 @@ class Driver:
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
         self.node = node
         self.failure: BaseException | None = None
-        """The error because of which the node cannot continue."""
+        """The error because of which the node cannot continue; None if it can."""
         self.connections: dict[int, Connection] = {}
         self.traffic: Traffic = node.services.traffic
         self._asyncio = asyncio.get_running_loop()
@@ -56,7 +56,7 @@ class Driver:
         self._on_stop = on_stop
         self._stopped = False
         self._turning = False
-        """Whether a turn is running. Output that any thread queues is sent after it."""
+        """True if a turn is running. Output that any thread queues is sent after it."""
         self._space = bytearray(limits.RECEIVE_BYTES)
         self._queued: list[Connection] = []
         self._unstalled: dict[Session, None] = {}
@@ -90,7 +90,7 @@ class Driver:
             self.close(connection, error)
 
     def stop(self) -> None:
-        """Close every connection. Released output is sent as far as the socket takes it at once."""
+        """Close every connection. Released output is sent as far as the socket takes it immediately."""
         self._second.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -103,7 +103,7 @@ class Driver:
     # --- turns ----------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what is due by time. Tests call it after they have moved the clock."""
+        """Do the work that is due by time. Tests call it after they have moved the clock."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -166,7 +166,7 @@ class Driver:
             self._wake()
 
     def _wake(self) -> None:
-        """Request that queued output is sent. Thread-safe."""
+        """Request that the queued output is sent. Thread-safe."""
         self._asyncio.call_soon_threadsafe(self._send_all)
 
     def _wake_for_tick(self) -> None:
@@ -217,8 +217,8 @@ class Driver:
             self._write_interest(connection, False)
 
     def _resume(self, session: Session) -> None:
-        """Resume the requests of a client that has taken enough of its replies. They run in a turn of
-        their own, after the sessions that are ready now."""
+        """Resume the requests of a client that has taken enough of its replies. They run in a separate
+        turn, after the sessions that are ready now."""
         if not self._unstalled:
             self._asyncio.call_soon(self._run_unstalled)
         self._unstalled[session] = None
@@ -312,7 +312,7 @@ class Driver:
             self.close(connection)
 
     def _expects_replies(self, session: Session) -> bool:
-        """Return whether replies to received requests are still to come."""
+        """Return whether the client still waits for replies to received requests."""
         return session.output.stalled or self.node.blocked.works_for(session)
 
     # --- the end of a connection ----------------------------------------------------------------
@@ -339,7 +339,7 @@ class Driver:
         connection.session.driver = None  # breaks a reference cycle
 
     def _reject(self, connection: Connection, reason: ConnectionRejected) -> None:
-        """Close the connection of a client that was sent the reason. Discard what it still sends."""
+        """Close the connection of a client that was sent the reason. Discard its further input."""
         address = connection.session.client.address
         self.node.services.client_log.info("client %s is rejected: %s", address, reason)
         self.traffic.rejected_connections += 1
@@ -348,7 +348,7 @@ class Driver:
         self._finish(connection)
 
     def _finish(self, connection: Connection) -> None:
-        """End the output. Discard what the client sends until it closes the connection."""
+        """End the output. Discard the client's input until it closes the connection."""
         self.node.close_session(connection.session)
         connection.session.client.last_interaction = self.node.clock.monotonic()
         try:
@@ -362,13 +362,13 @@ class Driver:
         commands, turns = self.node.observer.commands_processed(), self.node.records.turn
         self.traffic.sample(self._asyncio.time(), commands, turns)
         self.node.services.client_log.report()
-        if self.node.services.storage.checkpoints.due():  # the one before failed
+        if self.node.services.storage.checkpoints.due():  # the previous one failed
             self.tick()
         self.sweep()
 
     def sweep(self) -> None:
-        """Disconnect clients that for too long are idle, exceed the soft limit, do not accept the last bytes or
-        the end of the connection, or do not complete their handshake."""
+        """Disconnect clients that, for too long, are idle, exceed the soft limit, do not accept the last bytes
+        or the end of the connection, or do not complete their handshake."""
         timeout = self.node.services.config.timeout
         now = self.node.clock.monotonic()
         for connection in list(self.connections.values()):
@@ -399,9 +399,9 @@ class Driver:
         raise NotImplementedError
 
     def _stop_reading(self, connection: Connection) -> None:
-        """Watch only for when the socket accepts output."""
+        """Stop watching for input. Watch only until the socket accepts output."""
         raise NotImplementedError
 
     def _write_interest(self, connection: Connection, wanted: bool) -> None:
-        """Set whether to watch also for when the socket accepts output."""
+        """Start or stop watching until the socket accepts output, in addition to input."""
         raise NotImplementedError

@@ -36,7 +36,7 @@ ACCEPTS_PER_EVENT = 64
 """Maximum number of connections accepted at a time, before existing clients are served again."""
 
 PAUSE_SECONDS = 0.5
-"""How long no connection is accepted after the process ran out of file descriptors."""
+"""Time for which no connection is accepted after the process ran out of file descriptors, in seconds."""
 
 
 class Listener:

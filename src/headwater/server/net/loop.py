@@ -4,7 +4,7 @@
                                              │ at most MAX_EVENTS_PER_TURN ready sockets
        receive from each ──▶ Session.feed    │
        Node.turn(all of them)  ◀─────────────┘  executes, commits, then calls on_output
-       send to each; what a socket does not take waits for EPOLLOUT
+       send to each; output that a socket does not take waits for EPOLLOUT
 
 asyncio handles timers, signals and new connections. Input is level-triggered: a socket that was not
 read completely is ready again the next time, after the others.

@@ -36,27 +36,27 @@ class Connection:
         self.descriptor = client.fileno()
         self.session = session
         self.chunks: deque[bytearray | memoryview] | None = None
-        """Output that the socket has not taken yet. None until there is any: most of ten thousand
-        connections never have any."""
+        """Output that the socket has not taken yet. None until the first such output: most of ten
+        thousand connections never have any."""
         self.ended = False
-        """Whether the client has ended its output. It still gets the replies to its requests."""
+        """True if the client has ended its output. It still gets the replies to its requests."""
         self.closed = False
-        """Whether the connection is closed. Its descriptor may then be another client's."""
+        """True if the connection is closed. Its descriptor may then be another client's."""
         self.handshaking = False
-        """Whether a TLS handshake is in progress, during which nothing can be sent."""
+        """True while a TLS handshake is in progress, during which nothing can be sent."""
         self.queued = False
-        """Whether the driver knows that there is output to send or a connection to close."""
+        """True if the driver knows that it has output to send or a connection to close."""
         self.writing = False
-        """Whether the loop watches for when the socket accepts output."""
+        """True if the loop waits until the socket accepts output."""
         self.unsent = 0
-        """Bytes in ``chunks`` after the last attempt to send."""
+        """Number of bytes in ``chunks`` after the last attempt to send."""
         self.over_soft_since = 0.0
         self.received = 0
         self.sent = 0
 
     def receive(self, space: bytearray) -> int:
-        """Read once into ``space``. Return the number of bytes, 0 at the end of input, -1 if there
-        are none.
+        """Read once into ``space``. Return the number of bytes, 0 at the end of input, -1 if none has
+        arrived.
 
         Raises `ConnectionRejected` and `OSError`.
         """
@@ -82,7 +82,7 @@ class Connection:
         return total
 
     def queue_released(self) -> None:
-        """Append the output that was released since the last call to what the socket has not taken."""
+        """Append the output that was released since the last call to the output that the socket has not taken."""
         if self.session.output.released:
             self._append(self.session.output.take())
 
@@ -96,7 +96,7 @@ class Connection:
         self.chunks = None
 
     def _send_released(self) -> int:
-        """Send released output directly. What the socket does not take is queued."""
+        """Send released output directly. The rest that the socket does not take is queued."""
         released = self.session.output.released
         size = len(released)
         if not size:

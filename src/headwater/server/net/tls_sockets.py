@@ -3,12 +3,12 @@
     socket ──recv──▶ _incoming ──▶ SSLObject ──read──▶ Session
     socket ◀──send── _encrypted ◀── _outgoing ◀── SSLObject ◀──write── chunks
 
-OpenSSL reads and writes memory only, never a socket, and so never blocks.
+OpenSSL reads and writes memory only, never a socket, so it never blocks.
 
 Rule 1. `receive` decrypts all that was received, except for an incomplete record. Therefore epoll
         reports everything that can still be read.
-Rule 2. What OpenSSL sends itself (its part of a handshake, an alert, a new key, a ticket) is sent
-        in the same way and order as replies.
+Rule 2. OpenSSL's own messages (its part of a handshake, an alert, a new key, a ticket) are sent in
+        the same way and order as replies.
 Rule 3. Nothing is allocated for a client that has sent nothing: a silent connection costs a socket.
 Rule 4. A client that cannot be served is sent the reason in the form it expects: an alert, or plain
         text. The connection then lingers, because a reset could overtake the reason.
@@ -59,13 +59,13 @@ class TlsConnection(Connection):
         self._encrypted = memoryview(b"")
         """Records that the socket has not taken yet."""
         self._closing = False
-        """Whether the last record was written. Later input is discarded."""
+        """True if the last record was written. Later input is discarded."""
 
     # --- input ----------------------------------------------------------------------------------
 
     def receive(self, space: bytearray) -> int:
         """Read once and decrypt. Return the number of plain bytes in ``space``, 0 at the end of
-        input, -1 if there are none yet. Raises `ConnectionRejected` and `OSError`."""
+        input, -1 if none can be read yet. Raises `ConnectionRejected` and `OSError`."""
         try:
             with memoryview(space) as view:
                 return self._receive(view)
@@ -114,7 +114,7 @@ class TlsConnection(Connection):
             self._refuse("protected mode")
 
     def _decrypt(self, space: memoryview) -> int:
-        """Decrypt into ``space``. Return the number of bytes, 0 at the end, -1 if there are none."""
+        """Decrypt into ``space``. Return the number of bytes, 0 at the end, -1 if none can be read."""
         assert self._tls is not None, "_start() creates it"
         total, count = 0, 1
         try:
@@ -133,7 +133,7 @@ class TlsConnection(Connection):
     # --- output ---------------------------------------------------------------------------------
 
     def send(self) -> int:
-        """Like `Connection.send`, in records. Plain bytes count as sent once they are in a record."""
+        """Send output as `Connection.send` does, in records. Plain bytes in a record count as sent."""
         total = 0
         self.queue_released()
         try:
@@ -169,7 +169,7 @@ class TlsConnection(Connection):
             self._encrypted = self._encrypted[self.socket.send(self._encrypted) :]
 
     def _try_flush(self) -> None:
-        """Like `_flush`, but keep the rest. The next read or write reports errors."""
+        """Send records as `_flush` does, but keep the rest. The next read or write reports errors."""
         try:
             self._flush()
         except OSError:

@@ -11,8 +11,8 @@ from socket import socket
 
 
 def receive_some(client: socket, _descriptor: int, space: bytearray) -> int:
-    """Read once into ``space``. Return the number of bytes, 0 at the end of input, -1 if there are
-    none yet.
+    """Read once into ``space``. Return the number of bytes, 0 at the end of input, -1 if none has
+    arrived yet.
 
     Raises `OSError`.
     """

@@ -1,1 +1,1 @@
-"""Services that the sessions of a node share. This package knows neither the node nor its commands."""
+"""Services that the sessions of a node share. This package depends neither on the node nor on its commands."""

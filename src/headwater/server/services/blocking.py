@@ -1,16 +1,16 @@
 """Blocked clients: blocks them, runs their commands again, ends their waits, and ends CLIENT PAUSE.
 
 Rule 1. An unblocked command runs again from its start and decides itself: it is served, fails, or
-        waits on at its place in the queue. Its record group is its own (node.py, rule 2).
+        continues to wait at its place in the queue. It is a separate record group (node.py, rule 2).
 Rule 2. A session whose wait has ended is in ``resumed``. The requests that it sent meanwhile run in
         this turn.
 Rule 3. Waiters of a key that wait for the same thing share a queue. The queue is skipped after the
-        first that has to wait on: with a thousand readers of a group, an entry costs one run.
-Rule 4. Once after XGROUP DELCONSUMER, or in a group that replaces another, all run: each creates its
-        consumer again, as in Redis.
+        first that has to wait longer: with a thousand readers of a group, an entry costs one run.
+Rule 4. After XGROUP DELCONSUMER, or in a group that replaces another, all waiters run once: each
+        creates its consumer again, as in Redis.
 
-`headwater.server.services.waiting` has the queues; this module decides what happens to the clients
-in them. `headwater.server.services.offloading` handles clients that wait for a job of their own
+`headwater.server.services.waiting` has the queues; this module handles the clients in them.
+`headwater.server.services.offloading` handles clients that wait for a job of their
 command, `headwater.server.services.storage.cold_reads` those that wait for the disk.
 """
 
@@ -92,12 +92,12 @@ class BlockedClients:
         self.waiting.add(waiter)
 
     def waiter_of(self, session: Session) -> Waiter | None:
-        """Return what ``session`` is blocked in, in Redis's sense: neither a job of its own command
-        nor the delay of a failed login. None if it is not blocked."""
+        """Return the waiter of ``session`` if it is blocked in Redis's sense, else None. A job of its own
+        command and the delay of a failed login do not count."""
         return None if session in self._logins else self._waiters.get(session)
 
     def unblock(self, session: Session, *, error: bool) -> bool:
-        """CLIENT UNBLOCK: end a wait, as after its timeout or with an error. False if there is none."""
+        """End a wait, as after its timeout or with an error (CLIENT UNBLOCK). Return False without a wait."""
         waiter = self.waiter_of(session)
         if waiter is None or session in self.pause:
             return False
@@ -157,7 +157,7 @@ class BlockedClients:
 
     def move(self, keyspace: Keyspace) -> None:
         """Replace the keyspace by ``keyspace``: clients that wait for a key wait for it there, and
-        are run again once."""
+        their commands run again once."""
         self._keyspace = keyspace
         for session in self._clients.sessions.values():
             waiter = self._waiters.get(session)
@@ -169,8 +169,8 @@ class BlockedClients:
                 db.signal(key)
 
     def settle(self) -> bool:
-        """End the jobs that are done, also if the node is poisoned, and let the commands run again whose
-        blocks were read. Returns True."""
+        """End the jobs that are done, also if the node is poisoned. Run the commands whose blocks were
+        read again. Return True."""
         if self.offloading:
             for session in self.offloading.settle():
                 self._clients.wrote_to(session)
@@ -180,12 +180,12 @@ class BlockedClients:
         return True
 
     def run_due(self) -> None:
-        """Run the clients again whose time to recheck has come, with or without a signal."""
+        """Run the commands of clients whose recheck is due again, with or without a signal."""
         for waiter in self.waiting.to_recheck(self._times.now()):
             self._run(waiter)
 
     def serve_signalled(self) -> None:
-        """Run the clients again that wait for a signalled key, in order of arrival."""
+        """Run the commands of clients that wait for a signalled key again, in order of arrival."""
         keyspace = self._keyspace
         signalled = keyspace.signalled
         while signalled:
@@ -197,7 +197,7 @@ class BlockedClients:
                 self._serve(queues, keyspace.databases[db].values.get(key))
 
     def _serve(self, queues: Queues, value: Value | None) -> None:
-        """Run the waiters of a key that holds ``value``; rules 3 and 4 say how many."""
+        """Run as many waiters of a key with ``value`` as rules 3 and 4 require."""
         if self.waiting.take_lost(queues, value):
             for waiter in by_arrival(queues):
                 if waiter.wait.wakes_on(value):
@@ -205,7 +205,7 @@ class BlockedClients:
             return
         if len(queues) == 1 and None not in queues:
             (queue,) = queues.values()
-            held = 0  # those neither served nor waiting on: killed in this turn, or held by a pause
+            held = 0  # waiters that neither ran nor ended: killed in this turn, or held by a pause
             while len(queue) > held:
                 waiter = next(islice(queue, held, None))
                 if self._wake(value, waiter):
@@ -221,16 +221,16 @@ class BlockedClients:
                 done.add(alike)
 
     def _wake(self, value: Value | None, waiter: Waiter) -> bool:
-        """Run a waiter again if the value of its key matters to it. Returns what `_run` returns."""
+        """Run a waiter again if the value of its key concerns it. Return the result of `_run`."""
         wait = waiter.wait
         return wait.wakes_on(value) and (wait.finds_nothing(value) or self._run(waiter))
 
     def _run(self, waiter: Waiter) -> bool:
-        """Run a blocked command again. It is served, fails, or waits on at its place. Return whether it
-        found nothing and waits on."""
+        """Run a blocked command again. It is served, fails, or keeps waiting at its place. Return whether
+        it found nothing and keeps waiting."""
         session, records = waiter.session, self._records
         if not waiter.active or session.closing:
-            # Its wait has ended, or it was killed in this turn: others get what it would take.
+            # Its wait has ended, or it was killed in this turn: others get its entries.
             return False
         if self.pause.active and self.pause.holds_again(waiter):
             return False

@@ -7,8 +7,8 @@ Rule 2. An exception that comes after the first change may leave a change incomp
 Rule 3. The log has the traceback for each id. The id stands for the place in the code, so it is the same after a
         restart, and a client that repeats its command cannot fill the log.
 Rule 4. The node's own work (timers, freeing, sealing) that fails without a change is tried again after a second.
-Rule 5. What only observes commands (slow log, latency events, MONITOR, keyspace events) guards itself: if it fails,
-        that is logged, and the command that it observed is answered as usual.
+Rule 5. Code that only observes commands (slow log, latency events, MONITOR, keyspace events) catches its errors: a
+        failure is logged, and the observed command is answered as usual.
 
 Decision: docs/adr/0060-internal-errors.md.
 """
@@ -28,12 +28,12 @@ from headwater.server.services.turn_clock import TurnClock
 log = logging.getLogger("headwater.server")
 
 REST_S = 1.0
-"""How long the node's own work rests after an internal error."""
+"""Time for which the node's own work rests after an internal error, in seconds."""
 
 
 NOTHING = "has changed nothing"
 WHOLE = "left no change incomplete"
-"""What an internal error says about changes."""
+"""Statements of an internal error about changes."""
 
 
 class Faults:
@@ -51,8 +51,8 @@ class Faults:
     def refuse(
         self, error: Exception, title: str, *, changed: bool, outcome: str = NOTHING
     ) -> CommandError:
-        """Return the reply to a command that ``error`` ended; ``outcome`` is what it has changed. Raises ``error`` if
-        the command may have ``changed`` something incompletely; the node is poisoned then."""
+        """Return the reply to a command that ``error`` ended; ``outcome`` states its changes. If the command may have
+        ``changed`` something incompletely, poison the node and raise ``error``."""
         if changed or self._state.poisoned is not None:
             self.poison(error)
             raise error
@@ -63,8 +63,8 @@ class Faults:
         )
 
     def rest(self, error: Exception, work: str) -> None:
-        """Let the node's own work rest, which ``error`` ended. Raises ``error`` if it came in the middle of a
-        change; the node is poisoned then."""
+        """Let the node's own work rest, which ``error`` ended. If the error came in the middle of a change, poison
+        the node and raise ``error``."""
         if self._records.is_open or self._state.poisoned is not None:
             self.poison(error)
             raise error

@@ -1,4 +1,4 @@
-"""Schedules Python's cyclic garbage collector in a server, and measures how long it delays the server.
+"""Schedules Python's cyclic garbage collector in a server, and measures the delays that it causes.
 
 Reference counts free nearly everything. The collector searches the rest for cycles; a full collection
 visits every object of every key. It cannot be interrupted: with a million streams it takes seconds.
@@ -19,8 +19,8 @@ Rule 3. A large store that is never idle makes no full collection. Frozen object
         of a garbage cycle remain until the store is idle or MEMORY PURGE runs. The server itself
         breaks the cycles of its long-lived objects (streams and groups, sessions and connections)
         when they end.
-Rule 4. Only the process of ``headwater serve`` does this. An embedded store does not change the
-        collector of its host program, except during its replay (`headwater.common.collector`).
+Rule 4. Only the process of ``headwater serve`` uses this module. An embedded store does not change
+        the collector of its host program, except during its replay (`headwater.common.collector`).
 
 See docs/adr/0032-collector-pauses.md.
 """
@@ -40,26 +40,26 @@ if TYPE_CHECKING:
     from headwater.server.services.services import Services
 
 YOUNG_OBJECTS = 2_000
-"""New objects after which a young collection runs."""
+"""Number of new objects after which a young collection runs."""
 
 YOUNG_COLLECTIONS = 5
-"""Young collections after which one also includes the second generation."""
+"""Number of young collections after which one also includes the second generation."""
 
 RECENT_SECONDS = 0.004
-"""Target duration of a recent collection. The number of young ones before it is adapted to it."""
+"""Target duration of a recent collection, in seconds. The number of young ones before it is adapted to it."""
 
 MOST_STEPS = 64
 """Maximum number of collections of the second generation before a recent one: some 600,000 objects."""
 
 CHECK_SECONDS = 10.0
-"""Interval of the checks whether a full collection may run."""
+"""Interval of the checks whether a full collection may run, in seconds."""
 
 FULL_INTERVAL_SECONDS = 600.0
 SHORT_SECONDS = 0.010
 MAX_DELAYED_REQUESTS = 0.1
 
 BLOCK_NS = 100.0
-"""Estimated duration of a full collection per block of memory, until one has been measured."""
+"""Estimated duration of a full collection per block of memory, in ns, until one has been measured."""
 
 _NEVER = 2**31 - 1
 
@@ -81,12 +81,12 @@ class GarbageCollection:
         self._timer: asyncio.TimerHandle | None = None
         self._began_ns = 0
         self._steps = 0
-        """Collections of the second generation since the last recent one."""
+        """Number of collections of the second generation since the last recent one."""
         self._most_steps = 1
         self._last_full = 0.0
         self._turns = 0
         self._idle_since_full = True
-        """Whether no turn ran since the last full collection: another one would find nothing."""
+        """True if no turn ran since the last full collection, so that another one would find nothing."""
         self._block_ns = BLOCK_NS
 
     def begin(self) -> None:
@@ -167,7 +167,7 @@ class GarbageCollection:
     # --- CPython's callback ----------------------------------------------------------------------
 
     def _on_collection(self, phase: str, info: dict[str, Any]) -> None:
-        """Called when a collection begins or ends, in any thread and in the middle of any code."""
+        """Measure a collection. Called when it begins or ends, in any thread and in the middle of any code."""
         if phase == "start":
             self._began_ns = perf_counter_ns()
             return
@@ -178,7 +178,7 @@ class GarbageCollection:
         services.observer.collections.add(took_ns, info["collected"])
         threshold_ms = services.observer.latency.threshold_ms
         if threshold_ms and took_ns >= threshold_ms * 1_000_000:
-            # Later, since the interrupted code may be iterating over the latency events.
+            # It is reported later, because the interrupted code may be iterating over the latency events.
             self._soon(self._report, took_ns // 1_000_000)
         if info["generation"] == 1:
             self._steps += 1
@@ -197,7 +197,7 @@ class GarbageCollection:
 
 
 def _timed(function: Callable[[], object]) -> float:
-    """Return how many seconds a call takes."""
+    """Return the duration of a call, in seconds."""
     began = perf_counter_ns()
     function()
     return (perf_counter_ns() - began) / 1e9

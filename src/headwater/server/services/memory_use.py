@@ -1,18 +1,18 @@
 """The memory that a node uses by its own account, and its limit (maxmemory).
 
-    used = process at the start + state (engine/keyspace/memory_totals.py) + what clients hold (ClientMemory)
+    used = process at the start + state (engine/keyspace/memory_totals.py) + held by clients (ClientMemory)
                                    └ exact at each check             └ exact at each check
            + clients' buffers and tables, Lua, users, slow log
              └ measured every `_INTERVAL_NS`
 
 Rule 1. Without a limit nothing is measured or compared for a command.
-Rule 2. A check adds numbers that are kept anyway. What takes longer is measured again after
+Rule 2. A check adds numbers that are kept anyway. Values that take longer are measured again after
         `_CHECKS` checks or `_INTERVAL_NS`, so that the account lags by a few MB at most.
 Rule 3. Only a command that may take more memory (the flag ``denyoom``) is refused. Reads, settlements,
-        deletions and trims go on.
+        deletions and trims continue.
 Rule 4. Entries that could be compressed or stored never cause a refusal. With a limit, hot entries may
-        take half of what it leaves. When memory is tight nothing stays hot, and turns wait for the disk
-        (sealer.py, rule 6). A command that would be refused first frees what it can (`relieve`).
+        take half of the memory that it leaves. When memory is tight, nothing stays hot, and turns wait for
+        the disk (sealer.py, rule 6). A command that would be refused first frees memory (`relieve`).
 
 Source: Redis, server.c (processCommand) and evict.c (getMaxmemoryState).
 """
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 
 _CHECKS = 512
-"""Checks after which the tables of keys are measured again: they grow by doubling."""
+"""Number of checks after which the tables of keys are measured again, because they grow by doubling."""
 
 _INTERVAL_NS = 100_000_000
 _CLIENT_NS = 10_000_000
-"""Time by which each hundred clients lengthen the interval, so that measuring them takes little of it."""
+"""Time by which each hundred clients lengthen the interval, in ns, so that measuring them takes little of it."""
 
 _HUNDRED = 100
 
 _HOT_SHARE, _LAG_SHARE, _RESERVE_SHARE = 2, 4, 8
-"""Parts of what a limit leaves beyond the process itself: for hot entries, for those that wait for compression, and
-the rest below the limit in which memory is tight. What remains is for the other state and for clients."""
+"""Divisors of the memory that a limit leaves beyond the process itself: for hot entries, for those that wait for
+compression, and for the zone below the limit in which memory is tight. The rest is for other state and clients."""
 
 _SQUEEZED_AT_ONCE = 4
 """Maximum number of blocks that a command compresses before it is refused: 0.6 ms with zstd, 2 ms with zlib."""
@@ -66,13 +66,13 @@ class MemoryUse:
         self.keyspace = keyspace
         self.limit = 0
         self.peak = 0
-        """The most that was used at any measurement."""
+        """Maximum of all measurements, in bytes."""
         self.was_exceeded = False
-        """Whether the limit was exceeded when the current command began."""
+        """True if the limit was exceeded when the current command began."""
         self.is_tight = False
-        """Whether the limit was nearly exceeded at the last check."""
+        """True if the limit was nearly exceeded at the last check."""
         self.is_pressing = False
-        """Whether a command that may take more memory ran while it was, since the sealer last waited."""
+        """True if a command that may take more memory ran while memory was tight, since the sealer last waited."""
         self._clients = clients
         self._held = clients.memory
         self._services = others
@@ -126,20 +126,20 @@ class MemoryUse:
         return self.was_exceeded
 
     def relieve(self) -> bool:
-        """Free what entries need not take: close those that are open for reading, and compress a few blocks.
-        Return whether that was enough."""
+        """Free memory of entries: close those that are open for reading, and compress a few blocks. Return
+        whether that was enough."""
         sealing = self.keyspace.sealing
         sealing.bodies.close_all()
         sealing.squeeze(_SQUEEZED_AT_ONCE)
         return not self.exceeded()
 
     def lacking(self) -> int:
-        """Return how many bytes must be freed: until the limit is kept, or if it is, until memory is not tight."""
+        """Return the number of bytes to be freed: until the limit is kept, or if it is, until memory is not tight."""
         used = self._sum()
         return used - (self.limit if used > self.limit else self._ample)
 
     def _room(self) -> int:
-        """Return what the limit leaves beyond the process itself."""
+        """Return the number of bytes that the limit leaves beyond the process itself."""
         return max(0, self.limit - STARTUP_BYTES)
 
     def _sum(self) -> int:
@@ -151,7 +151,7 @@ class MemoryUse:
         return used
 
     def _measure_others(self) -> None:
-        """Measure what does not belong to the state, and set when to do so again."""
+        """Measure the memory outside the state, and set the time of the next measurement."""
         self._tables = tables_bytes(self.keyspace)
         self._others = STARTUP_BYTES + self._clients.memory_bytes()
         for measure in self._services:
@@ -170,8 +170,8 @@ def resident_bytes() -> int:
 
 
 def client_bytes(clients: Clients) -> int:
-    """Return the memory of all clients: what they hold, and their buffers, including the output that they
-    have not taken."""
+    """Return the memory of all clients: the bytes that they hold, and their buffers, including the output that
+    they have not taken."""
     return clients.memory_bytes() + clients.memory.held_bytes
 
 

@@ -8,15 +8,15 @@ Rule 1. A client waits while its job runs: its further requests run after its re
         blocked in Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it,
         and if its input ends it still gets its reply.
 Rule 2. A job ends in a turn of the node like an unblocked command (blocking.py): permissions, pause
-        and journal are checked again, and its record group is its own. While CLIENT PAUSE holds its
-        command it waits.
+        and journal are checked again, and it is a separate record group. While CLIENT PAUSE holds
+        its command, it waits.
 Rule 3. If the client disconnects, or the node is closed, the steps end and their result is
         discarded.
 Rule 4. Jobs run one after the other, in order of arrival; the second job of a command precedes the
-        first of another. So memory holds results of at most two commands, in addition to what the
-        queued commands hold themselves (a request, a snapshot). After every two milliseconds the
-        thread sleeps for a moment, so that other threads get Python's lock (the GIL) at once.
-Rule 5. An error that a job raises is the reply to its client; an internal error as faults.py says.
+        first of another. So memory holds results of at most two commands, in addition to the data of
+        the queued commands themselves (a request, a snapshot). After every two milliseconds the
+        thread sleeps for a moment, so that other threads get Python's lock (the GIL) immediately.
+Rule 5. An error that a job raises is the reply to its client. faults.py handles internal errors.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 _SLICE_S = 0.002
 _REST_S = 0.00005
-"""How long steps run without a pause, and how long the thread then sleeps at least. Without the
-pause the loop would wait up to 5 ms (`sys.getswitchinterval`) for the GIL, several times in a
-turn."""
+"""Time for which steps run without a pause, and minimum time for which the thread then sleeps, in
+seconds. Without the pause the loop would wait up to 5 ms (`sys.getswitchinterval`) for the GIL,
+several times in a turn."""
 
 
 class OffloadedJob:
@@ -60,7 +60,7 @@ class OffloadedJob:
         self.known = known
         self.job = job
         self.silent = session.reply_mode != "on"
-        """Whether CLIENT REPLY OFF or SKIP applied when the command was received."""
+        """True if CLIENT REPLY OFF or SKIP applied when the command was received."""
         self.cancelled = False
         self.result: Any = None
         self.error: Exception | None = None
@@ -121,12 +121,12 @@ class Offloading:
         self.pause = pause
         self._queue: _Queue = SimpleQueue()
         self._following: deque[OffloadedJob] = deque()
-        """Second jobs, which precede the queue. For each an event in the queue wakes the thread."""
+        """Second jobs, which precede the queue. For each, an event in the queue wakes the thread."""
         self._done: deque[OffloadedJob] = deque()
         self._running: dict[Session, OffloadedJob] = {}
         self._thread: threading.Thread | None = None
         self.wake: Callable[[], None] | None = None
-        """Makes the driver call the node's `tick`. Thread-safe."""
+        """Makes the driver call the node's `tick`; None without a driver. Thread-safe."""
 
     def __contains__(self, session: object) -> bool:
         return session in self._running
@@ -267,7 +267,7 @@ def _run_jobs(
     done: deque[OffloadedJob],
     offloading: ref[Offloading],
 ) -> None:
-    """The thread's function. It holds no reference to the node, and ends when the node is freed."""
+    """Run jobs in the thread. Holds no reference to the node, and ends when the node is freed."""
     while (item := queue.get()) is not None:
         while following:
             _run_job(following.popleft(), done, offloading)

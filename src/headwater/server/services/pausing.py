@@ -1,9 +1,9 @@
-"""CLIENT PAUSE: for a time commands wait, either all or only those that may change something.
+"""CLIENT PAUSE: delays commands for a time, either all or only those that may change something.
 
 Rule 1. A command that has to wait is stored, and its client counts as blocked. When the pause ends,
         the commands run from their start, in order of arrival. CLIENT UNBLOCK does not affect them.
-Rule 2. Errors that are detected before the pause (arity, password, ACL) get their reply at once.
-        Readers that were already blocked wait on, and their timeouts still apply.
+Rule 2. Errors that are detected before the pause (arity, password, ACL) get their reply immediately.
+        Readers that were already blocked keep waiting, and their timeouts still apply.
 Rule 3. The end is a monotonic time. A second pause can only move it later, and does not reduce a
         pause of all commands to one of writes. CLIENT UNPAUSE ends the pause; during a pause of all
         commands it waits as well.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ClientPause:
-    """The pause of a node. While ``until`` is infinite, there is none."""
+    """The pause of a node. If ``until`` is infinite, the node is not paused."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts

@@ -1,4 +1,4 @@
-"""Pub/Sub: which sessions subscribe to what, and the delivery of messages.
+"""Pub/Sub: the subscriptions of sessions, and the delivery of messages.
 
     PUBLISH, keyspace events ──▶ PubSub.publish ──▶ outboxes of the listeners ──▶ released by the commit
 
@@ -9,8 +9,8 @@ Rule 2. A message that a command publishes reaches its own client after the comm
         with EXEC after all replies. Until then it is in ``Output.pushes``.
 Rule 3. A listener that leaves more unread than ``client-output-buffer-limit pubsub`` allows is sent
         nothing more and is disconnected.
-Rule 4. The cost of publishing depends on the listeners of the channel, and on the patterns whose
-        literal prefix the channel begins with.
+Rule 4. The cost of publishing depends on the listeners of the channel, and on the patterns with whose
+        literal prefix the channel begins.
 
 Source: redis.io, Redis Pub/Sub; Redis, pubsub.c and notify.c.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Listeners = dict["Session", None]
 
 _LISTENERS_BYTES, _PLACE_BYTES, _PREFIX_BYTES = 224, 36, 224
-"""Of the listeners of a name, of a pattern's place by prefix, and of a prefix without its text."""
+"""Bytes for the listeners of a name, for a pattern's place by prefix, and for a prefix without its text."""
 
 
 class PatternIndex:
@@ -55,7 +55,7 @@ class PatternIndex:
         self._by_prefix: dict[int, dict[bytes, dict[bytes, Listeners]]] = {}
         """Length of the prefix → prefix → pattern → listeners."""
         self.held_bytes = 0
-        """The memory of all patterns, without their names and the table of them."""
+        """Memory of all patterns, without their names and their table, in bytes."""
 
     def listeners(self, pattern: bytes) -> Listeners:
         """Return the listeners of a pattern. A new pattern is added."""
@@ -200,8 +200,8 @@ class PubSub:
         return count
 
     def publish_events(self, executing: Session | None) -> None:
-        """Publish the keyspace events since the last call, in order. An event that cannot be published is
-        logged: what it reports has happened (faults.py, rule 5)."""
+        """Publish the keyspace events since the last call, in order. An event that cannot be published is only
+        logged, because the change that it reports has happened (faults.py, rule 5)."""
         keyspace = self.keyspace
         events = keyspace.events.copy()
         keyspace.events.clear()

@@ -2,7 +2,7 @@
 
     mark = records.begin()
     …mutators write facts…
-    records.seal(mark, now_ms)          # one group per command; none without facts
+    records.seal(mark, now_ms)          # one group per command that wrote facts
     …
     records.commit()                    # writes the turn's groups, durable according to the policy
 
@@ -37,19 +37,19 @@ class TurnRecords:
         self.journal: Journal | None = None
         self.turn = 0
         self.is_open = False
-        """Whether a group was begun and is not sealed: a change may be under way."""
+        """True if a group was begun and is not sealed: a change may be in progress."""
         self.admission: Admission = always_admitted
         self.grown_bytes = 0
-        """How many bytes of records follow the last image."""
+        """Number of bytes of records that follow the last image."""
         self._seed = 0
         self._allowance = -1
         self._awaited = False
-        """Whether a reply waits for what was sealed."""
+        """True if a reply waits for the sealed groups."""
         self._refusing = False
-        """Whether writes are refused with MISCONF, which is logged."""
+        """True if writes are refused with MISCONF, which is logged."""
         self._wants_room = False
-        """Whether a checkpoint is to make room, however little the journal has grown. `grown_bytes` says
-        so at the end of each turn, because a checkpoint may fail."""
+        """True if a checkpoint is to make room, regardless of the journal's growth. `grown_bytes` is set
+        accordingly at the end of each turn, because a checkpoint may fail."""
         if journal is not None:
             self.use(facts, journal)
 
@@ -64,8 +64,8 @@ class TurnRecords:
         self.count_again()
 
     def count_again(self) -> None:
-        """Ask the journal how many bytes of records follow its image, and what it accepts: it has begun
-        another file, or has another image."""
+        """Read from the journal the size of the records after its image, and the size that it accepts.
+        Called when it has begun another file, or has another image."""
         assert self.journal is not None
         self.grown_bytes = self.journal.grown_bytes
         self._allowance = self.journal.allowance
@@ -89,14 +89,14 @@ class TurnRecords:
             self._awaited = True
 
     def seal_unawaited(self, mark: int, now_ms: int) -> None:
-        """Like `seal`, for facts that need no fsync of their own."""
+        """Seal a group as `seal` does, for facts that no reply waits for."""
         self.is_open = False
         if not self.facts.muted:
             seal_group(self.facts.data, mark, self.turn, now_ms, self._seed)
 
     def admit(self, size: int) -> str | None:
         """Return None if the journal accepts ``size`` bytes of facts in this turn, otherwise the
-        error. The journal is consulted only for more than it has allowed before."""
+        error. The journal is asked only for more bytes than it has allowed before."""
         if size <= self._allowance:
             return None
         assert self.journal is not None
@@ -136,7 +136,7 @@ class TurnRecords:
             self.grown_bytes = DISK_IS_FULL
 
     def drop(self) -> None:
-        """Discard what the turn wrote, because there is no journal or it is poisoned."""
+        """Discard the turn's facts, because the node has no journal or the journal is poisoned."""
         if self.facts.data:
             self.facts.data.clear()
         self._awaited = self.is_open = False

@@ -7,7 +7,7 @@
 Rule 1. A service receives the services that it depends on in its constructor. `Services` as a whole
         is passed to the functions of commands, to `Execution`, and to code that concerns most of the
         services: INFO, DEBUG RELOAD, garbage collection.
-Rule 2. No service knows the node.
+Rule 2. No service depends on the node.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Services:
     stored."""
 
     rebind: Callable[[Config], None] | None = None
-    """Listens where changed settings say; None without listeners. Raises `ListenError`."""
+    """Listens at the addresses of changed settings; None without listeners. Raises `ListenError`."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Services:
         self.blocked.run_with(runner)
 
     def adopt(self, config: Config) -> None:
-        """Apply all settings that services keep a copy of, at the start and after CONFIG SET."""
+        """Apply all settings that services copy, at the start and after CONFIG SET."""
         self.config = config
         self.settings.adopt(config)
         self.clients.configure(config)
@@ -143,8 +143,8 @@ class Services:
         self._configure_keyspace()
 
     def load(self, keyspace: Keyspace, journal: Journal) -> None:
-        """Put the state in place that was replayed from ``journal``, and store changes there. Call it
-        between turns."""
+        """Install the state ``keyspace``, which was replayed from ``journal``, and store changes in
+        ``journal``. Call it between turns."""
         segments = self.storage.open(journal)
         self.records.use(keyspace.facts, journal)
         self.state.started_ms += self.times.start_after(journal.recovery.last_now_ms)
@@ -184,7 +184,7 @@ class Services:
         self.keyspace.sealing.bodies.resize(config.stream_cold_cache_bytes)
 
     def new_call(self, *, offloads: bool) -> Call:
-        """Return the `Call` of a new session. ``offloads`` tells whether its commands may wait for jobs."""
+        """Return the `Call` of a new session. With ``offloads``, its commands may wait for jobs."""
         call = Call(self.keyspace, ReplyWriter(bytearray()))
         call.offloads = offloads
         call.reply.piece_bytes = limits.REPLY_PIECE_BYTES if offloads else 0

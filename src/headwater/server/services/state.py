@@ -1,4 +1,4 @@
-"""The state of a node: whether it can continue, and what to do after a commit."""
+"""The state of a node: its ability to continue, and its work after a commit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ LOADING = "LOADING Headwater is loading the dataset in memory"
 
 
 NEVER = 1 << 62
-"""More bytes than a journal ever has."""
+"""Growth in bytes that a journal never reaches."""
 
 DISK_IS_FULL = NEVER - 1
-"""The growth of a journal that a full disk refuses: a checkpoint may make room, however little it has grown."""
+"""Growth that stands for a journal on a full disk: a checkpoint may make room, regardless of the actual growth."""
 
 
 class NodeState:
@@ -22,20 +22,20 @@ class NodeState:
     def __init__(self, started_ms: int) -> None:
         self.started_ms = started_ms
         self.loading: LoadProgress | None = None
-        """The progress while the store's content is replayed. The keyspace is empty then, and only
-        commands with the flag ``loading`` run; none of them writes."""
+        """Progress while the store's content is replayed, else None. Meanwhile the keyspace is empty, and
+        only commands with the flag ``loading`` run, which never write."""
         self.poisoned: NodePoisoned | None = None
         """The error with which every request is refused; None while the node works."""
         self.rests_until = 0.0
-        """Monotonic time until which the node's own work rests, after an internal error (faults.py)."""
+        """Monotonic time, in seconds, until which the node's own work rests after an internal error (faults.py)."""
         self.stopping = False
-        """Set by SHUTDOWN. The driver stops the node after releasing the output."""
+        """True after SHUTDOWN. The driver stops the node after releasing the output."""
         self.checkpoint_at = NEVER
-        """A checkpoint is begun at the end of a turn if the journal has grown by this many bytes since the
-        last image."""
+        """Growth of the journal since the last image, in bytes, at which the end of a turn begins a
+        checkpoint."""
         self.writes_image_at_stop = True
-        """Whether a clean stop may write an image: not after SHUTDOWN NOSAVE."""
+        """True if a clean stop may write an image; False after SHUTDOWN NOSAVE."""
         self.expires_by_itself = True
-        """Whether expired keys are deleted without access to them (DEBUG SET-ACTIVE-EXPIRE)."""
+        """True if expired keys are deleted without access to them (DEBUG SET-ACTIVE-EXPIRE)."""
         self.reload_wanted = False
-        """Whether to run DEBUG RELOAD once this turn is in the journal, before its replies are sent."""
+        """True to run DEBUG RELOAD once this turn is in the journal, before its replies are sent."""

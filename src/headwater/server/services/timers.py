@@ -1,8 +1,8 @@
-"""Timers of a node: ends delays, expires keys, forgets idempotent ids, records when consumers were
-seen.
+"""Timers of a node: end delays, expire keys, forget idempotent ids, record the times at which consumers
+were seen.
 
-Each change is a record group of its own. While the journal has no room for it, the change waits: a
-delayed entry stays delayed, an expired key stays invisible (database.py, rule 1).
+Each change is a separate record group. While the journal has no room for it, the change waits: a delayed
+entry stays delayed, an expired key stays invisible (database.py, rule 1).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 
 
 def record_seen(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Record when consumers were seen, if nothing else changed; no reply waits (design rule 3)."""
+    """Record the times at which consumers were seen, if nothing else changed; no reply waits (design rule 3)."""
     unseen = keyspace.unseen
     if unseen and records.admits(_SEEN_BYTES * sum(map(len, unseen.values()))):
         mark = records.begin()

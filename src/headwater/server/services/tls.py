@@ -1,7 +1,7 @@
-"""Creates the TLS context: reads and checks certificate, key and authorities.
+"""Creates the TLS context, after reading and checking certificate, key and authorities.
 
-It does so at the start, and after CONFIG SET of any of these settings: a renewed certificate needs no
-restart. Every problem is one error message, raised before clients are served.
+This happens at the start, and after CONFIG SET of any of these settings, so that a renewed certificate needs
+no restart. Every problem is one error message, raised before clients are served.
 
 Sources: redis.conf (TLS/SSL),
 https://redis.io/docs/latest/operate/oss_and_stack/management/security/encryption/
@@ -65,8 +65,8 @@ def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:
 
 
 def check_files(config: TlsConfig) -> None:
-    """Check the files of the ``tls-…`` settings when there is no TLS listener. Settings may then
-    still be empty, but the files that are given must be usable.
+    """Check the files of the ``tls-…`` settings of a server without a TLS listener. Settings may still be
+    empty, but the files that are given must be usable.
 
     Raises `ConfigError`, like `make_context`.
     """
@@ -126,8 +126,8 @@ def _load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
 
 
 def _warn_of_dates(context: ssl.SSLContext, certificate: str) -> None:
-    """Warn if the certificate is not valid now. It is used nevertheless: not every client checks
-    the date.
+    """Warn if the certificate is not valid now. It is used nevertheless, because not every client
+    checks the date.
 
     The date is checked as clients do: by a handshake, in memory, with a client that accepts this
     certificate as its authority.

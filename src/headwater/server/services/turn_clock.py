@@ -1,15 +1,15 @@
 """The clock of a node: steady time for its commands, and the wall clock's difference from it.
 
-    elapsed (monotonic) ── starts at max(wall clock, last record) ──▶ now_ms, steady: it never jumps
-    wall clock          ── read once a turn and compared ───────────▶ wall.ahead_ms, which jumps
+    elapsed (monotonic) ── starts at max(wall clock, last record) ──▶ now_ms, steady: never jumps
+    wall clock          ── read once a turn and compared ───────────▶ wall.ahead_ms: may jump
 
 Rule 1. Both system clocks are read when a turn begins; within the turn only the monotonic one.
 Rule 2. If the end of the previous command was measured, it is the beginning of the next: one
         reading serves both.
 Rule 3. Any other clock, such as a test's, is read each time, in whole milliseconds.
 Rule 4. ``wall.ahead_ms`` changes only when the clocks have moved relative to each other by more
-        than `_TOLERANCE_NS`, so that a given time is reported back unchanged. An interruption
-        between the two readings looks like a movement; therefore a movement counts only after an
+        than `_TOLERANCE_NS`, so that a client that sets a time reads the same time. An interruption
+        between the two readings looks like a movement. Therefore a movement counts only after an
         uninterrupted reading.
 
 See docs/adr/0035-steady-time.md.
@@ -37,9 +37,9 @@ _TOLERANCE_NS = 1_000_000
 _NS_A_MS = 1_000_000
 _NS_A_SECOND = 1e9
 _IN_ONE_GO_NS = 10_000
-"""Between two readings of the monotonic clock that are at most this far apart was no interruption."""
+"""Maximum time between two readings of the monotonic clock, in ns, that counts as uninterrupted."""
 _READINGS = 5
-"""Number of attempts to read without interruption; then the closest pair counts."""
+"""Maximum number of attempts to read without interruption; then the closest pair counts."""
 
 
 class TurnClock:
@@ -51,7 +51,7 @@ class TurnClock:
         self.wall = WallOffset()
         self.jumps = ClockJumps()
         self._wall_ahead_ns = self._measured()
-        """Wall clock minus monotonic clock. `_steady_ahead_ns` is steady time minus monotonic clock."""
+        """Wall clock minus monotonic clock, in ns. `_steady_ahead_ns` is steady time minus monotonic clock."""
         passed = self._passed()
         self._steady_ahead_ns = self._wall_ahead_ns
         passed -= (passed + self._steady_ahead_ns) % _NS_A_MS
@@ -68,9 +68,9 @@ class TurnClock:
         """Steady time of the current command."""
 
     def start_after(self, written_ms: int) -> int:
-        """Start steady time again at ``written_ms``, the time of the journal's last record, if the clock
-        is behind it. Return by how many ms it is set forward. Call it between turns, before anything has
-        a steady time of this clock."""
+        """Start steady time again at ``written_ms``, the time of the journal's last record, if the clock is
+        behind it. Return the time by which it is set forward, in ms. Call it between turns, before any
+        steady time of this clock is used."""
         behind_ms = max(0, written_ms - self.now())
         self._steady_ahead_ns += behind_ms * _NS_A_MS
         self._zero_ms += behind_ms
@@ -97,14 +97,14 @@ class TurnClock:
         self.began_ns = self.ended_ns or passed_ns()
         self.ended_ns = 0
         if self._is_system:
-            # A literal, because C divides by a variable ten times as slowly.
+            # The divisor is a literal, because C divides by a variable ten times as slowly.
             self.now_ms = (self.began_ns + self._steady_ahead_ns) // 1_000_000
         else:
             self._look()
             self.now_ms = self.now()
 
     def begin_again(self) -> None:
-        """Measure the command from here, because other work came first. Its time does not change."""
+        """Measure the command's duration from now on, because other work came first. ``now_ms`` does not change."""
         self.began_ns = passed_ns()
 
     def now(self) -> int:
@@ -163,11 +163,11 @@ log = logging.getLogger("headwater.server")
 
 
 JUMP_MS = 1000
-"""The wall clock has jumped if it moved by more than this. Precedent: time servers correct smaller
+"""Movement of the wall clock, in ms, above which it has jumped. Precedent: time servers correct smaller
 differences by changing the clock's speed, or in steps of this order."""
 
 LOG_INTERVAL_MS = 10_000
-"""Minimum interval of log lines. Two time servers that disagree set a clock again and again."""
+"""Minimum interval of log lines, in ms. Two time servers that disagree set a clock again and again."""
 
 
 class ClockJumps:
@@ -176,9 +176,9 @@ class ClockJumps:
     def __init__(self) -> None:
         self.count = 0
         self.last_ms = 0
-        """The distance of the last jump, negative if backwards; 0 before the first."""
+        """Distance of the last jump in ms, negative if backwards; 0 before the first."""
         self._logged_ms: int | None = None
-        """Steady time of the last log line."""
+        """Steady time of the last log line, in ms; None before the first."""
         self._unlogged = 0
 
     def found(self, moved_ms: int, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The queues of blocked clients: for which key they wait, until when, and in which order.
+"""The queues of blocked clients, with their keys, deadlines and order.
 
 Rule 1. Waiters of a key are served in order of arrival. A waiter that is run again and still finds
         nothing retains its place and its deadline.
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 _WAITER_BYTES, _ARGUMENT_BYTES, _WAITED_BYTES = 900, 16, 60
-"""Of a blocked client; of an argument of its request and of a key that it waits for, without their texts."""
+"""Bytes per blocked client, and per argument of its request and key that it waits for, without their texts."""
 
 _KEY_BYTES, _QUEUE_BYTES = 360, 180
-"""Of a key that clients wait for, and of a queue of waiters."""
+"""Bytes per key that clients wait for, and per queue of waiters."""
 
 _STALE_NOTES = 64
 
@@ -44,27 +44,27 @@ class Waiter:
         self.db = db
         self.wait = wait
         self.deadline = deadline
-        """Monotonic seconds; infinity means no timeout."""
+        """End of the timeout in monotonic seconds; infinity means no timeout."""
         self.arrival = 0
-        """Increases with each waiter; 0 before it is queued."""
+        """Number in the order of arrival; 0 before it is queued."""
         self.active = True
         self.due = False
-        """Whether its recheck is due and it has not run again since."""
+        """True if its recheck is due and it has not run again since."""
         self.held_bytes = 0
-        """Its memory, without that of its queues; 0 before it is queued."""
+        """Memory of the waiter without its queues, in bytes; 0 before it is queued."""
 
 
 Alike = bytes | tuple[int, bytes] | None
-"""What readers of a group have in common (`Wait.alike`); None for other waiters."""
+"""Identifies readers that wait for the same thing (`Wait.alike`); None for other waiters."""
 
 Queues = dict[Alike, dict[Waiter, int]]
-"""The waiters of a key, by what they wait for; under None, waiters with nothing in common. Each with
-`version_of_group` as it was when the waiter last ran."""
+"""The waiters of a key by `Alike`; under None, waiters with nothing in common. Each has the
+`version_of_group` from its last run."""
 
 
 def version_of_group(value: Value | None, alike: Alike) -> int:
     """Return a number that changes when the group of these readers is another one or loses a consumer;
-    0 without a group. ``value`` is what their key holds."""
+    0 without a group. ``value`` is the value of their key."""
     if alike is None or not isinstance(value, StoredStream):
         return 0
     group = value.groups.get(alike if isinstance(alike, bytes) else alike[1])
@@ -118,7 +118,7 @@ class Waiters:
         self._note_recheck(waiter)
 
     def recheck(self, waiter: Waiter, at_ms: int | None) -> None:
-        """Let ``waiter``, which has run again and waits on, be rechecked at ``at_ms``."""
+        """Recheck ``waiter``, which has run again and keeps waiting, at ``at_ms``."""
         if at_ms != waiter.wait.recheck_at_ms or waiter.due:
             waiter.wait.recheck_at_ms = at_ms
             self._note_recheck(waiter)
@@ -169,7 +169,7 @@ class Waiters:
         lost = False
         for alike, queue in queues.items():
             version = version_of_group(value, alike)
-            if next(iter(queue.values())) != version:  # The first has the oldest.
+            if next(iter(queue.values())) != version:  # The first waiter has the oldest version.
                 queue.update(dict.fromkeys(queue, version))
                 lost = True
         return lost
@@ -179,14 +179,14 @@ class Waiters:
         return self._by_key.get(place)
 
     def next_deadline(self) -> float:
-        """Return the earliest deadline, monotonic; infinity if there is none."""
+        """Return the earliest deadline, monotonic; infinity if no waiter has one."""
         heap = self._deadlines
         while heap and not heap[0][2].active:
             heappop(heap)
         return heap[0][0] if heap else inf
 
     def next_recheck(self) -> int | None:
-        """Return the earliest recheck, in steady ms; None if there is none."""
+        """Return the earliest recheck, in steady ms; None if no waiter has one."""
         heap = self._rechecks
         while heap and self._stale(heap[0]):
             heappop(heap)
@@ -204,7 +204,7 @@ class Waiters:
         found: list[Waiter] = []
         while (at := self.next_recheck()) is not None and at <= now_ms:
             waiter = heappop(self._rechecks)[2]
-            if not waiter.due:  # A time that changed and changed back is in the heap twice.
+            if not waiter.due:  # A time that was changed and changed back is in the heap twice.
                 waiter.due = True
                 found.append(waiter)
         found.sort(key=lambda waiter: waiter.arrival)

@@ -1,10 +1,10 @@
-"""WATCH: which clients watch which keys, and which watches are broken.
+"""WATCH: the watches of clients, and the detection of broken ones.
 
 The engine notes each watched key that is modified (`headwater.engine.keyspace.database`, rule 2). The notes
 are read when needed: before a client begins to watch, and before a watch is checked.
 
-A key that expires breaks its watches, also while it is not deleted. The later deletion of a key that had
-expired before changes nothing.
+A key that expires breaks its watches even before it is deleted. The later deletion of a key that had
+expired before the WATCH breaks none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headwater.server.session.output import ClientMemory
 from headwater.server.session.watch import Watch
 
 _WATCH_BYTES, _KEY_BYTES = 74, 240
-"""Of a key for each client that watches it, without its name, and for all of them together."""
+"""Bytes per key for each client that watches it, without its name, and for all clients together."""
 
 
 class Watches:
@@ -87,7 +87,7 @@ class Watches:
         return key in database.expiries and database.lookup(key, now_ms) is None
 
     def tables_bytes(self) -> int:
-        """Return the memory of the tables of keys. Notes are read for this, so that they take none."""
+        """Return the memory of the tables of keys, after reading the notes, which then take none."""
         self._read_notes()
         watched = [table_bytes(one.watched) for one in self._keyspace.databases]
         return table_bytes(self._by_key) + sum(watched)

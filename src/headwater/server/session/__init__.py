@@ -1,1 +1,1 @@
-"""The state of one client. This package knows neither the node nor its services and commands."""
+"""The state of one client. This package depends neither on the node nor on its services and commands."""

@@ -1,4 +1,4 @@
-"""The address of a client, and what it says about itself."""
+"""The address of a client, and the names that it gives itself."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class ClientInfo:
         self.name = self.lib_name = self.lib_version = b""
 
     def names_bytes(self) -> int:
-        """Return the memory of what the client says about itself."""
+        """Return the memory of the names that the client gives itself."""
         return text_bytes(self.name) + text_bytes(self.lib_name) + text_bytes(self.lib_version)

@@ -26,10 +26,10 @@ class Clients:
         self.connections_seen = 0
         """Number of sessions opened so far."""
         self.changed: list[Session] = []
-        """Sessions that the current turn has written to."""
+        """Sessions to which the current turn has written."""
         self.memory = ClientMemory()
         self.output_ahead_bytes = 0
-        """Requests of a session wait while more than this many bytes of its replies are unsent."""
+        """Number of unsent bytes of replies above which the requests of a session wait."""
         self.query_buffer_limit = 0
         self.tls: ssl.SSLContext | None = None
         """The TLS context of new connections; None without a TLS listener."""
@@ -69,7 +69,7 @@ class Clients:
         session.output.close()
 
     def memory_bytes(self) -> int:
-        """Return the memory of all sessions, without what `ClientMemory.held_bytes` counts."""
+        """Return the memory of all sessions, without `ClientMemory.held_bytes`."""
         return sum([one.memory_bytes() for one in self.sessions.values()])
 
     def wrote_to(self, session: Session) -> None:
@@ -79,12 +79,12 @@ class Clients:
             self.changed.append(session)
 
     def discard_output(self) -> None:
-        """Discard what the current turn has written, and close every session."""
+        """Discard the output of the current turn, and close every session."""
         self.changed = []
         self.discard(self.sessions.values())
 
     def discard(self, sessions: Iterable[Session]) -> None:
-        """Discard what is not released of the output of ``sessions``, and close them."""
+        """Discard the output of ``sessions`` that is not released, and close them."""
         for session in sessions:
             session.output.changed = False
             session.output.discard(0)

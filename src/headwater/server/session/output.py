@@ -18,11 +18,11 @@ if not cython.compiled:  # compiled modules use memory_c.pxd
     from headwater.native.memory import cut, empty
 
 _KEPT_BYTES = 16 * 1024
-"""Capacity that each buffer may always retain. `Output.rest` frees it when the client is silent."""
+"""Capacity that each buffer may always retain, in bytes. `Output.rest` frees it when the client is silent."""
 
 
 OUTPUT_BUDGET_BYTES = 16 * 1024 * 1024
-"""How many bytes of empty output buffers all sessions together may retain for large replies."""
+"""Maximum number of bytes of empty output buffers that all sessions together may retain for large replies."""
 
 
 class ClientMemory:
@@ -32,7 +32,7 @@ class ClientMemory:
         self.free_bytes = OUTPUT_BUDGET_BYTES
         """The unused part of the budget for output buffers."""
         self.held_bytes = 0
-        """Queues of MULTI, watched keys, names of subscriptions, and what blocked clients wait for, without
+        """Memory of queues of MULTI, watched keys, names of subscriptions, and keys of blocked clients, without
         the tables."""
 
 
@@ -46,33 +46,33 @@ class Output:
         """Messages that the current command sends to its own client, and all messages while there is a
         ``tail``. They follow the reply."""
         self.released_bytes = self.taken_bytes = 0
-        """Totals since the start. A commit counts ``released_bytes``; the code that sends the
+        """Numbers of bytes since the start. A commit counts ``released_bytes``; the code that sends the
         output counts ``taken_bytes``."""
         self.tail: ReplyTail | None = None
-        """The rest of a reply that is written in pieces. Everything else follows it."""
+        """The rest of a reply that is written in pieces; else None. Everything else follows it."""
         self.stalled = False
-        """Whether requests wait until the client has taken earlier replies."""
+        """True if requests wait until the client has taken earlier replies."""
         self.changed = False
-        """Whether the session is in `Clients.changed`."""
+        """True if the session is in `Clients.changed`."""
         self._memory = memory
         self._kept_bytes = _KEPT_BYTES
-        """Capacity that the outbox and the released buffer may each retain."""
+        """Capacity that the outbox and the released buffer may each retain, in bytes."""
         self._closed = False
 
     @property
     def unsent(self) -> int:
-        """Bytes that were released and that the client has not taken."""
+        """Number of bytes that were released and that the client has not taken."""
         return self.released_bytes - self.taken_bytes
 
     def takes_more(self, ahead_bytes: int) -> bool:
-        """Return whether to write more, for a client that may leave ``ahead_bytes`` unread. Of the rest of a
-        reply it may leave one piece, because that waits without being copied."""
+        """Return whether more may be written for a client that may leave ``ahead_bytes`` unread. While a reply is
+        written in pieces, it may leave one piece, because the rest waits without being copied."""
         if self.tail is not None:
             ahead_bytes = min(ahead_bytes, self.reply.piece_bytes)
         return self.released_bytes - self.taken_bytes + len(self.outbox) <= ahead_bytes
 
     def release(self) -> bool:
-        """Release what was written, which is now durable. Return whether there is anything to take."""
+        """Release the written output, which is now durable. Return whether any output can be taken."""
         if self.outbox:
             self.released_bytes += len(self.outbox)
             if self.released:
@@ -111,7 +111,7 @@ class Output:
         self.tail, reply.tail, reply.out = reply.tail, None, self.outbox
 
     def discard(self, mark: int) -> None:
-        """Discard what the current command has written: the outbox from ``mark`` on, and the tail."""
+        """Discard the output of the current command: the outbox from ``mark`` on, and the tail."""
         self.keep_tail()
         self.tail = None
         del self.outbox[mark:]
@@ -125,8 +125,8 @@ class Output:
             self.deliver_pushes()
 
     def messages(self, *, executing: bool) -> bytearray:
-        """Return where to write a message: after the reply of the current command if this session is
-        ``executing`` it, and after the rest of an earlier reply."""
+        """Return the buffer for a message, which follows the reply of the current command if this session is
+        ``executing`` it, and the rest of an earlier reply."""
         return self.pushes if executing or self.tail is not None else self.outbox
 
     def deliver_pushes(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SESSION_BYTES, TLS_BYTES = 2250, 31_000
-"""Of a session and its connection, without names and buffers, and of the state of OpenSSL for it."""
+"""Bytes per session and its connection, without names and buffers, and for its state in OpenSSL."""
 
 
 class Session:
@@ -51,19 +51,19 @@ class Session:
         """The last command that the client sent."""
         self.authenticated = self.closed = False
         self.closing = False
-        """Whether to close the connection once the released output has been sent."""
+        """True if the connection is to be closed once the released output has been sent."""
         self.blocked = False
-        """Whether further requests wait until a command ends."""
+        """True if further requests wait until a command ends."""
         self.reply_mode = "on"
         """The mode of CLIENT REPLY: ``on``, ``off`` or ``skip`` (the next reply)."""
         self.commands = 0
-        """Commands that ran for this client, including those of transactions and scripts."""
+        """Number of commands that ran for this client, including those of transactions and scripts."""
         self.spent_ns = 0
-        """Nanoseconds that the command which this client waits in has run so far."""
+        """Time for which the blocked command of this client has run so far, in ns."""
         self.wrote_turn = 0
-        """The last turn in which this client changed the keyspace."""
+        """Number of the last turn in which this client changed the keyspace."""
         self.postponed: Arguments | None = None
-        """A request that CLIENT PAUSE or the wait for blocks on disk has delayed. It runs before later ones."""
+        """Request that CLIENT PAUSE or the wait for blocks on disk has delayed, or None. It runs before later ones."""
         self.driver: Any = None
         """State of the driver of this session, for its own use."""
 
@@ -92,11 +92,11 @@ class Session:
 
     @property
     def may_run_commands(self) -> bool:
-        """Whether the client may run commands: it has authenticated, or need not."""
+        """True if the client may run commands: it has authenticated, or need not."""
         return self.scanner.authenticated
 
     def log_in(self, user: User, *, authenticated: bool, may_run_commands: bool) -> None:
-        """Set the user, whether it has authenticated (or need not), and whether it may run commands."""
+        """Set the user and two flags: it has authenticated (or need not), and it may run commands."""
         self.user = user
         self.authenticated = authenticated
         self.scanner.authenticated = may_run_commands
@@ -106,7 +106,7 @@ class Session:
         self.scanner.feed(data)
 
     def tell(self) -> None:
-        """Notify the driver that there is output, or that the session is to be closed."""
+        """Notify the driver that the session has output or is to be closed."""
         if self.on_output is not None:
             self.on_output(self)
 

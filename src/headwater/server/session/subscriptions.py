@@ -1,4 +1,4 @@
-"""The subscriptions of one client, and the commands that it may send while it has any."""
+"""The subscriptions of one client, and the commands that it may send while it has some."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Subscriptions:
         self.patterns: dict[bytes, None] = {}
         self.shard_channels: dict[bytes, None] = {}
         self.held_bytes = 0
-        """The memory of the names."""
+        """Memory of the names, in bytes."""
         self.active = False
-        """Whether there is a channel or a pattern."""
+        """True if the client has a channel or a pattern."""
         self.monitoring = False
-        """Whether this client receives every command that runs (MONITOR)."""
+        """True if this client receives every command that runs (MONITOR)."""
         self.cut_off = False
-        """Whether the client left too much unread and is sent nothing more (pubsub.py, rule 3)."""
+        """True if the client left too much unread and is sent nothing more (pubsub.py, rule 3)."""
 
     def of(self, kind: bytes) -> dict[bytes, None]:
         """Return the names of one kind."""
@@ -51,7 +51,7 @@ class Subscriptions:
         return sum(map(table_bytes, (self.channels, self.patterns, self.shard_channels)))
 
     def count(self, kind: bytes) -> int:
-        """Return the number for a confirmation, in which channels and patterns count together."""
+        """Return the number of subscriptions for a confirmation, in which channels and patterns count together."""
         if kind == SHARD:
             return len(self.shard_channels)
         return len(self.channels) + len(self.patterns)

@@ -4,9 +4,9 @@
     commands   SET             INCR             …     their commands, looked up when they were queued
 
 Rule 1. A queued command takes its bytes and one pointer, not an object: 100,000 commands are a
-        single buffer, which is freed at once.
+        single buffer, which is freed in one step.
 Rule 2. ``size`` counts both, as part of the client's input (client-query-buffer-limit), as in Redis
-        7 and later, and at once as part of the used memory.
+        7 and later, and immediately as part of the used memory.
 Rule 3. `begin` and `next` read the requests once, in order. Nothing is added after `begin`.
 """
 
@@ -44,9 +44,9 @@ class TransactionQueue:
         self.size = 0
         """Memory of the queue in bytes."""
         self.writes = False
-        """Whether any of the commands may write."""
+        """True if any of the commands may write."""
         self.enlarges = False
-        """Whether any of the commands may take more memory."""
+        """True if any of the commands may take more memory."""
         self._wire = bytearray()
         self._scanner: Scanner | None = None
 
@@ -65,7 +65,7 @@ class TransactionQueue:
         self.size = size
 
     def leave(self) -> None:
-        """Take the queue from the account of its memory, at the end of the transaction."""
+        """Subtract the queue from the account of its memory, at the end of the transaction."""
         self._memory.held_bytes -= self.size
 
     def begin(self) -> None:
@@ -87,7 +87,7 @@ class Transaction:
         self.queue: TransactionQueue | None = None
         """The commands since MULTI; None outside a transaction."""
         self.failed = False
-        """Whether a command could not be queued. EXEC is then an error."""
+        """True if a command could not be queued, so that EXEC is an error."""
         self.watch = Watch()
 
     def end(self) -> None:

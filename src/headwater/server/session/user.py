@@ -26,16 +26,16 @@ from headwater.resp.inline import quote
 
 READ = 1
 WRITE = 2
-"""What a key pattern permits. The flags of a command's key tell what the command does with the key."""
+"""Permissions of a key pattern. The flags of a command's key determine which of them the command needs."""
 
 DEFAULT = b"default"
 
 _USER_BYTES, _SELECTOR_BYTES, _PATTERN_BYTES = 120, 325, 80
-"""Of a user, a selector and a pattern, without what their collections take."""
+"""Bytes per user, selector and pattern, without their collections."""
 
 
 class KeyPattern:
-    """A pattern of keys, and what is permitted for those that match it (`READ` and `WRITE`)."""
+    """A pattern of keys, and the permissions for keys that match it (`READ` and `WRITE`)."""
 
     __slots__ = ("_literal", "_open", "_plain", "pattern", "permissions")
 
@@ -78,8 +78,8 @@ def channel_fits(channels: Collection[bytes], channel: bytes, *, pattern: bool) 
 class Selector:
     """A set of permissions.
 
-    ``all_commands`` means all commands, including those of later versions. ``future`` says only
-    whether the description begins with ``+@all``; a later ``-get`` does not change it.
+    ``all_commands`` means all commands, including those of later versions. ``future`` is True if the
+    description begins with ``+@all``; a later ``-get`` does not change it.
     """
 
     def __init__(self, *, all_channels: bool) -> None:
@@ -90,7 +90,7 @@ class Selector:
         self.first_arguments: dict[str, dict[bytes, None]] = {}
         """Commands that are permitted only with one of these first arguments, in lower case."""
         self.command_rules: dict[str, bool] = {}
-        """The description after ``+@all`` or ``-@all``: names of commands and categories, and whether they are
+        """The description after ``+@all`` or ``-@all``: name of a command or category → True if it is
         permitted."""
         self.all_keys = False
         self.patterns: dict[bytes, KeyPattern] = {}
@@ -99,7 +99,7 @@ class Selector:
 
     @property
     def unrestricted(self) -> bool:
-        """Whether everything is permitted."""
+        """True if everything is permitted."""
         return self.all_commands and self.all_keys and self.all_channels
 
     def copy(self) -> Selector:
@@ -169,7 +169,7 @@ def _quoted(description: bytes) -> bytes:
 
 
 def hash_of(password: bytes) -> bytes:
-    """Return what is stored of a password: its SHA-256 as 64 hexadecimal digits."""
+    """Return the stored form of a password: its SHA-256 as 64 hexadecimal digits."""
     return hashlib.sha256(password).hexdigest().encode()
 
 
@@ -188,11 +188,11 @@ class User:
         self.sanitize_payload = True
         """Accepted and shown only: RESTORE always checks its payload."""
         self.passwords: dict[bytes, None] = {}
-        """Hashes, in the order in which they were added."""
+        """Hashes of the passwords, in the order in which they were added."""
         self.selectors = [Selector(all_channels=all_channels)]
         self.unrestricted = False
         self.booked = 0
-        """The memory that the account of users has for this one."""
+        """Memory of this user that is in the account of users, in bytes."""
 
     @classmethod
     def superuser(cls, name: bytes) -> User:
@@ -216,7 +216,7 @@ class User:
 
     def assign(self, other: User) -> None:
         """Take over everything from ``other``, which must not be changed any more, except the name. Open
-        connections of this user are affected at once."""
+        connections of this user are affected immediately."""
         self.enabled, self.nopass = other.enabled, other.nopass
         self.sanitize_payload = other.sanitize_payload
         self.passwords, self.selectors = other.passwords, other.selectors

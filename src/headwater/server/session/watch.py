@@ -14,6 +14,6 @@ class Watch:
         self.broken = False
         self.keys: list[Place] = []
         self.stale: set[Place] = set()
-        """Those that had expired when they were added and were not deleted yet."""
+        """Keys that had expired when they were added and were not deleted yet."""
         self.held_bytes = 0
-        """The memory of ``keys``."""
+        """Memory of ``keys``, in bytes."""

@@ -1,4 +1,4 @@
-"""What is due by time alone: the part of a turn that no request causes."""
+"""The work of a turn that is due by time and not caused by a request."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Execution(Runner):
         self._pause = services.blocked.pause
         self._pubsub = services.pubsub
         self.patient = False
-        """Whether the current command may wait for the disk."""
+        """True if the current command may wait for the disk."""
         self._memory = services.memory
 
     def execute(self, session: Session, arguments: Arguments) -> Wait | Job | ColdRead | None:
@@ -103,7 +103,7 @@ class Execution(Runner):
         if isinstance(raised, CommandError):
             return raised
         title = "the request" if known is None else known.title
-        self.keyspace.events.clear()  # of a change that has not happened
+        self.keyspace.events.clear()  # The change that they report has not happened.
         if known is not None and known.name == b"EXEC":
             outcome = "what its commands wrote remains"
         elif known is not None and known.name in SCRIPTS:
@@ -123,8 +123,8 @@ class Execution(Runner):
         began: int,
         raised: Exception,
     ) -> CommandError:
-        """Return the error reply for an exception of a command that ran, and record it. Callers keep it in no
-        variable: its traceback has their frames, and both would wait for the cyclic collector."""
+        """Return the error reply for an exception of a command that ran, and record it. Callers must not assign it
+        to a variable: its traceback has their frames, and both would wait for the cyclic collector."""
         error = self._refusal(session, known, raised)
         self._failed(session, known, arguments, began, error)
         return error
@@ -196,7 +196,7 @@ class Execution(Runner):
         began = passed_ns()
         try:
             found: Any = self._run(session, known, arguments, began)
-        except NoRoom:  # no reply: the client waits on
+        except NoRoom:  # no reply: the client keeps waiting
             raise
         except Exception as raised:
             raise self._failure(session, known, arguments, began, raised) from None
@@ -275,7 +275,7 @@ class Execution(Runner):
     def _run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int
     ) -> Wait | Job | None:
-        """Like `run`, but without recording a failure."""
+        """Run a command as `run` does, without recording a failure."""
         call = session.call
         call.admitted = False
         call.arguments = arguments
@@ -308,7 +308,7 @@ class Execution(Runner):
 
     def _run_stored(self, call: Call, known: KnownCommand) -> Wait | Job | None:
         """Run the function of a command on a store that has blocks on disk. Raises `CommandError`, and
-        `ColdBlocks` if it must run again when blocks have been read: nothing has changed then."""
+        `ColdBlocks` if it must run again when blocks have been read, in which case nothing has changed."""
         assert known.function is not None
         keyspace = self.keyspace
         bodies = keyspace.sealing.bodies

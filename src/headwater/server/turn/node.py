@@ -55,8 +55,8 @@ if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns
 
 SEEN_INTERVAL_S = 1.0
-"""How often the times at which consumers were seen become facts, if nothing else changed (design
-rule 3)."""
+"""Interval, in seconds, at which the times when consumers were seen become facts, if nothing else changed
+(design rule 3)."""
 
 
 class Node:
@@ -104,7 +104,7 @@ class Node:
         """The arguments of the current request. Code that needs them longer makes a copy."""
         self._seen_deadline = inf
         self._preparing = False
-        """Whether a request was read whose command has not begun."""
+        """True if a request was read whose command has not begun."""
         self._generation = FORKS.generation
         if journal is not None:
             self.load(self.keyspace, journal)
@@ -151,7 +151,7 @@ class Node:
     # --- turns ----------------------------------------------------------------------------------
 
     def turn(self, ready: Iterable[Session] | None) -> None:
-        """Run every whole request of ``ready``, commit, release the output; for None, do as `tick`."""
+        """Run every whole request of ``ready``, commit, and release the output. For None, do the work of `tick`."""
         self._check_process()
         with self.lock:
             self.turn_locked(ready)
@@ -165,11 +165,11 @@ class Node:
             return session.output.take_bytes()
 
     def tick(self) -> None:
-        """Do what is due by time. `next_deadline` says when; an earlier call does no harm."""
+        """Do the work that is due by time. `next_deadline` returns when; an earlier call does no harm."""
         self.turn(None)
 
     def turn_locked(self, ready: Iterable[Session] | None) -> None:
-        """Like `turn`, but the caller holds the lock."""
+        """Do the same as `turn`; the caller holds the lock."""
         self._check_process()
         self._check_journal()
         self.records.turn += 1
@@ -187,7 +187,7 @@ class Node:
             raise
 
     def next_deadline(self) -> float | None:
-        """Return the monotonic time, in seconds, when `tick` next has work; None if there is none."""
+        """Return the monotonic time, in seconds, when `tick` next has work; None if it has no work."""
         rests_until = self.state.rests_until
         if self.keyspace.garbage:
             return max(rests_until, self.clock.monotonic())
@@ -202,9 +202,9 @@ class Node:
         return None if deadline == inf else max(deadline, rests_until)
 
     def next_event(self) -> float:
-        """Return when something next happens by itself: a key expires, a delay ends, an entry becomes claimable.
+        """Return the monotonic time of the next event: a key expires, a delay ends, an entry becomes claimable.
 
-        Unlike `next_deadline` this leaves out what is only repeated: waits that end without a reply, and upkeep.
+        Unlike `next_deadline`, it leaves out repeated work: waits that end without a reply, and upkeep.
         """
         waiting, until = self.blocked.waiting, self.blocked.pause.until
         at_ms = self.keyspace.next_event_ms(self._deletes_expired())
@@ -214,7 +214,7 @@ class Node:
         return until
 
     def _awaits_pending(self) -> bool:
-        """Return whether a stream that clients wait for has pending entries, which may become claimable; delayed ones have their own time."""
+        """Return whether a stream that clients wait for has pending entries, besides delayed ones."""
         return any(
             group.pel.length > len(group.due_order)
             for database in self.keyspace.databases
@@ -326,7 +326,7 @@ class Node:
         session.output.reply.error(str(refusal))
 
     def _drain_resumed(self) -> None:
-        """Run what unblocked sessions have sent while they were blocked. Their output is sent first."""
+        """Run the requests that unblocked sessions have sent while they were blocked. Their output is sent first."""
         if self._resumed:
             others, self.clients.changed = self.clients.changed, []
             while self._resumed:
@@ -382,7 +382,7 @@ class Node:
                 expire_keys(keyspace, self.records, now_ms)
             if keyspace.due_notes:
                 end_delays(keyspace, self.records, now_ms)
-            if keyspace.events:  # of earlier changes
+            if keyspace.events:  # from earlier changes
                 self.services.pubsub.publish_events(None)
         except Exception as error:
             self.services.faults.rest(error, "a timer")
@@ -432,7 +432,7 @@ class Node:
             self.reload()
 
     def reload(self) -> None:
-        """DEBUG RELOAD: replace the keyspace by one that is replayed from the journal."""
+        """Replace the keyspace by one that is replayed from the journal (DEBUG RELOAD)."""
         reload_from_journal(self.services)
         self._use_keyspace()
 
@@ -441,7 +441,7 @@ class Node:
         self.sealer.keyspace = self.keyspace
 
     def _record_seen(self) -> None:
-        """Record when consumers were last seen, at most once a second."""
+        """Record the times at which consumers were last seen, at most once a second."""
         if self.clock.monotonic() >= self._seen_deadline:
             self._seen_deadline = inf
             record_seen(self.keyspace, self.records, self.times.now())

@@ -1,4 +1,4 @@
-"""What an application declares and what its handlers get: consumers, streams, schedules, limits, deliveries, outcomes.
+"""Declarations of an application, and objects for its handlers: consumers, streams, schedules, deliveries, outcomes.
 
 It runs nothing. It imports `headwater.worker.store` for clocks. Start with declaration.py.
 """

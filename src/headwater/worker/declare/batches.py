@@ -4,10 +4,10 @@
                   ▲                                            ▲
                   └─ fail, dead, again: the handler names an item and its outcome
 
-Rule 1. An outcome that the handler sets for an item holds for this item. What it returns or raises holds for
-        all other items.
+Rule 1. An outcome that the handler sets for an item holds for this item. The handler's return or error holds
+        for all other items.
 Rule 2. With ``into``, the result belongs to the whole batch. If another worker has settled one of its entries,
-        part of the result would be published twice: so it is dropped, and the rest is handled again.
+        part of the result would be published twice. So the result is dropped, and the rest is handled again.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ T = TypeVar("T")
 
 
 class Batch(Generic[T]):
-    """Messages that a handler of ``@app.batch`` gets together. Iterating gives the messages; ``len`` counts
+    """Messages that a handler of ``@app.batch`` gets together. Iterating yields the messages; ``len`` counts
     them.
 
     `Batch.fail`, `Batch.dead` and `Batch.again` set the outcome of one item; all others are acknowledged
-    when the handler returns. They take the item itself, not an equal one, or its index; an integer is always
-    an index. The last call for an item counts. They raise ``ValueError`` for an object that is not an item
-    of this batch, ``IndexError`` for an index out of range, and ``RuntimeError`` after the handler has ended.
+    when the handler returns. They take the item itself (not an equal object) or its index; an integer is
+    always an index. The last call for an item counts. They raise ``ValueError`` for an object that is not an
+    item of this batch, ``IndexError`` for an index out of range, and ``RuntimeError`` after the handler ended.
 
     >>> rows = Batch([{"id": 1}, {"id": 2}, {"id": 2}], deliveries=[])
     >>> rows.fail(rows.items[2], "constraint")
@@ -81,8 +81,8 @@ class Batch(Generic[T]):
         return f"<Batch of {len(self.items)}>"
 
     def fail(self, item: T | int, reason: str | BaseException = "") -> None:
-        """Fail an item: it is delivered again after the consumer's ``retry``. At its last delivery it becomes
-        a dead letter with ``reason``."""
+        """Fail an item. It is delivered again after the consumer's ``retry``. At its last delivery it becomes a
+        dead letter with ``reason``."""
         self._say(item, reason if isinstance(reason, BaseException) else Failed(reason))
 
     def dead(self, item: T | int, reason: str = "") -> None:
@@ -97,7 +97,7 @@ class Batch(Generic[T]):
         counted: bool = True,
         reason: str = "",
     ) -> None:
-        """Have an item delivered again ``after`` this time, as raising `Again` does.
+        """Deliver an item again after the time ``after``, as raising `Again` does.
 
         Raises `DeclarationError` if ``after`` is not a duration.
         """
@@ -130,17 +130,17 @@ class Batch(Generic[T]):
         return places[0]
 
     def take(self, said: Mapping[int, BaseException]) -> None:
-        """For the worker: set outcomes of items, by index, that the handler set in another process."""
+        """Set outcomes of items, by index, that the handler set in another process. Called by the worker."""
         self._said.update((index, Raised(error)) for index, error in said.items())
 
     def close(self) -> dict[int, Raised]:
-        """For the worker: record that the handler has ended. Return the outcomes that it set, by index."""
+        """Record that the handler has ended. Return the outcomes that it set, by index. Called by the worker."""
         self._closed = True
         return self._said
 
 
 class BatchRun:
-    """A batch while it is handled; see `owned.Work`. ``whole``: its entries end together, with a result."""
+    """A batch while it is handled; see `owned.Work`. With ``whole``, its entries end together, with a result."""
 
     def __init__(self, entries: Sequence[Owned], items: Sequence[object], *, whole: bool) -> None:
         self.entries = entries
@@ -154,12 +154,12 @@ class BatchRun:
 
     @property
     def delivery(self) -> Delivery:
-        """The first entry's delivery."""
+        """The delivery of the first entry."""
         return self.entries[0].delivery
 
     @property
     def lost(self) -> bool:
-        """Whether the handler's work is dropped: all entries are lost, or one if they end together."""
+        """True if the handler's work is dropped: all entries are lost, or one of them if they end together."""
         lost = (owned.lost for owned in self.entries)
         return any(lost) if self._whole else all(lost)
 

@@ -1,4 +1,4 @@
-"""Decides how a delivery ends, given its outcome.
+"""Decides the settlement of a delivery from its outcome.
 
 If the handler returned, the entry is acknowledged and the results are published in the same step
 (`InFlight.acknowledge`). `decide` decides every other outcome.
@@ -44,7 +44,7 @@ from headwater.worker.declare.outcome import (
 from headwater.worker.declare.retry import Backoff
 
 UNRECORDED_MS = 60_000
-"""Wait before writing a dead letter is tried again, if the consumer has no retry policy."""
+"""Wait before the next attempt to write a dead letter if the consumer has no retry policy, in milliseconds."""
 
 
 class Policy(NamedTuple):
@@ -56,10 +56,10 @@ class Policy(NamedTuple):
     """The dead-letter stream. If it is empty, an entry that would become a dead letter is acknowledged."""
     chance: Random
     settled: How = How.ACK
-    """How an entry that is not delivered again ends: acknowledged, or also deleted."""
+    """The end of an entry that is not delivered again: acknowledged, or also deleted."""
 
     def delay_ms(self, error: BaseException, deliveries: int) -> int:
-        """Return how long the entry waits after ``error``: the time in `Again`, else the retry policy's."""
+        """Return the milliseconds that the entry waits after ``error``: by `Again`, otherwise by the retry policy."""
         if isinstance(error, Again) and error.after_ms is not None:
             return error.after_ms
         return 0 if self.retry is None else self.retry.delay_ms(deliveries, self.chance)

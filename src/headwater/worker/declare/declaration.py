@@ -1,4 +1,4 @@
-"""The declaration of a consumer. All its mistakes are reported here, when it is declared."""
+"""The declaration of a consumer. All mistakes in it are reported here, when it is declared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headwater.common.model import MIN_ID, StreamID, id_before
 from headwater.errors import DeclarationError
 from headwater.groups.reading.poison import MAX_CRASHES
 from headwater.groups.settling.settling import How
-from headwater.messages import RESERVED_PREFIX, dead_letter_stream
+from headwater.messages.keys import RESERVED_PREFIX, dead_letter_stream
 from headwater.worker.declare.dependencies import Dependency, all_of
 from headwater.worker.declare.handlers import Bound, Call, bind
 from headwater.worker.declare.limit import ConsumerLimits, Limit, declared_limits
@@ -45,21 +45,21 @@ MOST_PROCESSES = 1_000
 
 
 class StartOptions(TypedDict, total=False):
-    """The options of a consumer about when its entries start."""
+    """The options of a consumer that control the start of its entries."""
 
     expires: str | timedelta | None
-    """How long after it was added, or after it was due (``after=``), an entry may wait for its first start;
-    default None, for ever. After that it is dropped: acknowledged without being handled."""
+    """Maximum time for which an entry may wait for its first start, after it was added, or after it was due
+    (``after=``); default None, for ever. After that it has expired; see ``on_expired``."""
     on_expired: Literal["drop", "dead"]
-    """What happens to an entry that has expired, by ``expires`` here or in `Stream.send`: ``"drop"``, the
-    default, or ``"dead"``, a dead letter."""
+    """Treatment of an entry that has expired, by ``expires`` here or in `Stream.send`: ``"drop"``, the default,
+    acknowledges it without handling it; ``"dead"`` makes it a dead letter."""
     limit: Limit | Sequence[Limit] | None
-    """How often entries start, or how many run at once, in all workers together: a `Limit`, or a list of them."""
+    """Limit of the rate of starts, or of the entries that run at once, in all workers: a `Limit`, or a list of them."""
 
 
 class ConsumerOptions(StartOptions, total=False):
-    """The options of ``@app.consumer``, besides its stream. Only ``group`` is required. Those of `StartOptions`
-    belong to them.
+    """The options of ``@app.consumer``, besides its stream, including those of `StartOptions`. Only ``group`` is
+    required.
 
     Guide: docs/guide/worker.md, the options of a consumer.
     """
@@ -67,69 +67,69 @@ class ConsumerOptions(StartOptions, total=False):
     group: Required[str]
     """The consumer group. Each group gets every entry of the stream."""
     claim_after: str | timedelta
-    """How long an owner may be silent before another worker claims its entries; default 30 s, at least
-    100 ms. All workers of a group must declare the same."""
+    """Maximum time for which an owner may be silent before another worker claims its entries; default 30 s, at
+    least 100 ms. All workers of a group must declare the same."""
     lease: str | timedelta
-    """How long a renewal of owned entries is valid. A worker renews three times per lease. By default a third
-    of ``claim_after``; it must be shorter than that."""
+    """Time for which a renewal of owned entries is valid. A worker renews three times per lease. The default is a
+    third of ``claim_after``; it must be shorter than ``claim_after``."""
     concurrency: int
-    """How many entries one process handles at a time; default 16, at most 100,000. With
+    """Maximum number of entries that one process handles at a time; default 16, at most 100,000. With
     ``executor="process"``, the number of pool processes: by default one for each processor, at most 16."""
     executor: Executor
-    """Where a function that is not ``async`` runs: ``"thread"``, the default, or ``"process"``, in a pool of
-    processes, each of which handles one entry at a time. One that dies takes only its own entry with it."""
+    """Place where a function that is not ``async`` runs: ``"thread"``, the default, or ``"process"``, in a pool of
+    processes. Each process handles one entry at a time. If one dies, only its own entry is affected."""
     recycle: int | None
-    """After how many entries (or batches) a pool process is replaced, for functions that leak memory; default
-    None, never."""
+    """Number of entries (or batches) after which a pool process is replaced, for functions that leak memory;
+    default None, never."""
     prefetch: int
-    """How many entries one process owns at a time, running ones included. By default it reads ahead what its
-    handlers finish in about 50 ms, at least one entry, and owns at most four times ``concurrency``."""
+    """Maximum number of entries that one process owns at a time, running ones included. By default it reads ahead
+    what its handlers finish in about 50 ms, at least one entry, and owns at most four times ``concurrency``."""
     retry: Backoff | None
-    """How long an entry waits after its handler raised; default ``Backoff("1s", factor=2, ceiling="5m",
-    jitter=0.2)``. None delivers it again at once."""
+    """Retry policy: the wait of an entry after its handler raised; default ``Backoff("1s", factor=2,
+    ceiling="5m", jitter=0.2)``. None delivers it again at once."""
     max_deliveries: int
-    """After how many failed deliveries an entry becomes a dead letter; default 5. A delivery that ended
+    """Number of failed deliveries after which an entry becomes a dead letter; default 5. A delivery that ended
     because its process died does not count."""
     max_crashes: int
-    """How many processes an entry may kill while it runs alone, before it becomes a dead letter; default
+    """Number of processes that an entry may kill while it runs alone, before it becomes a dead letter; default
     2."""
     timeout: str | timedelta | None
-    """How long the handler may run; default None, without a limit. Then the delivery has failed with
-    ``TimeoutError``. An ``async`` function is cancelled, the process of a pool is ended. For a function in a
-    thread the worker process is replaced, which needs ``headwater work``."""
+    """Maximum time for which the handler may run; default None, without a limit. After it, the delivery fails with
+    ``TimeoutError``. An ``async`` function is cancelled, and a pool process is ended. For a function in a thread
+    the worker process is replaced, which needs ``headwater work``."""
     into: Stream[Any] | None
     """The stream to which results are published, in one step with the acknowledgement: the function
     returns a message, a list of messages, or None for no message."""
     dead: str | None
     """The name of the dead-letter stream. By default the stream's name and ``.dead``."""
     order_by: Callable[[Any], Hashable] | None
-    """A function that returns the key of a message. Messages of one key are handled one at a time, in
-    the order of their ids; one process at a time reads the stream for the group, another one when all its slots
-    are busy with long messages."""
+    """A function that returns the key of a message. Messages of one key are handled one at a time, in the
+    order of their ids. One process at a time reads the stream for the group; another one takes over when all
+    slots of the first are busy with long messages."""
     start: str | datetime
-    """Where the group begins if it does not exist yet: ``"beginning"``, the default; ``"new"``, with entries
-    added from then on; after an entry, by its id; or with entries added from a time on, by a datetime with a
-    time zone. Source: the command page of XGROUP CREATE."""
+    """Position at which the group begins if it does not exist yet: ``"beginning"``, the default; ``"new"``, with
+    entries added from then on; an id, after that entry; or a datetime with a time zone, with entries added from
+    that time on. Source: the command page of XGROUP CREATE."""
     delete: bool
-    """Whether to delete an entry when this and every other group has acknowledged it; default False."""
+    """True to delete an entry once this and every other group has acknowledged it; default False."""
 
 
 class BatchOptions(ConsumerOptions, total=False):
     """The options of ``@app.batch``: those of `ConsumerOptions` and these.
 
-    ``concurrency`` counts batches, default 1. ``prefetch`` counts entries; by default it has room for one
-    batch more than are handled at a time, at most. ``order_by`` is refused.
+    ``concurrency`` counts batches, default 1. ``prefetch`` counts entries; by default there is room for at most
+    one batch more than are handled at a time. ``order_by`` is refused.
     """
 
     size: int
-    """The most entries of a batch; default 500, at most 10,000."""
+    """Maximum number of entries of a batch; default 500, at most 10,000."""
     linger: str | timedelta
-    """How long the first entry of a batch waits for others; default 50 ms, shorter than
+    """Maximum time for which the first entry of a batch waits for others; default 50 ms, shorter than
     ``claim_after``."""
 
 
 class BatchSize(NamedTuple):
-    """When a batch is complete: it has ``size`` entries, or its first entry has waited ``linger_ms``."""
+    """Completeness of a batch: it has ``size`` entries, or its first entry has waited ``linger_ms``."""
 
     size: int
     linger_ms: int
@@ -141,20 +141,20 @@ MOST_AT_ONCE = 100_000
 """The largest ``concurrency``, as for ``headwater work --concurrency``."""
 
 MOST_IN_BATCH = 10_000
-"""The largest ``size`` of a batch. All its entries are settled by one command, with a result each."""
+"""The largest ``size`` of a batch. One command settles all its entries, with a result for each."""
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """One ``@app.consumer`` or ``@app.batch``. Durations in milliseconds.
+    """One ``@app.consumer`` or ``@app.batch``. Durations are in milliseconds.
 
-    ``prefetch`` is the most entries that one process owns at a time, running ones included.
+    ``prefetch`` is the maximum number of entries that one process owns at a time, running ones included.
     """
 
     handler: Callable[..., Any]
     call: Call
     plain: Callable[[Any], Any] | None
-    """The handler itself, if it takes a message and nothing else."""
+    """The handler itself if it takes only a message; otherwise None."""
     is_async: bool
     name: str
     stream: Stream[Any]
@@ -169,35 +169,35 @@ class Consumer:
     timeout_ms: int | None
     into: Stream[Any] | None
     dead: str
-    """The dead-letter stream; empty for a consumer of dead letters, which writes none."""
+    """The dead-letter stream; empty for a consumer of dead letters, which does not write any."""
     start: str
     """The id after which a new group begins; ``$`` for the stream's last id."""
     delete: bool
     needs: Mapping[str, Dependency] = field(default_factory=dict, compare=False)
     """The handler's parameters that are dependencies."""
     batch: BatchSize | None = None
-    """When a batch is complete, if the handler gets batches; else None."""
+    """The condition under which a batch is complete; None if the handler gets single messages."""
     order_by: Callable[[Any], Hashable] | None = None
     schedule: Schedule | None = None
-    """When messages are added, for a handler of ``@app.every`` or ``@app.cron``."""
+    """The schedule of its messages, for a handler of ``@app.every`` or ``@app.cron``; otherwise None."""
     measured: bool = False
-    """How many entries wait beyond the running ones follows the duration of handlers; ``prefetch`` is the most."""
+    """True if the number of waiting entries follows the duration of handlers, with ``prefetch`` as its maximum."""
     executor: Executor = "thread"
     recycle: int | None = None
 
     @property
     def acknowledged(self) -> How:
-        """How an entry ends whose handler returned: acknowledged, or also deleted."""
+        """The end of an entry whose handler returned: acknowledged, or also deleted."""
         return How.ACKED if self.delete else How.ACK
 
     @property
     def isolated(self) -> bool:
-        """Whether the handler runs in pool processes."""
+        """True if the handler runs in pool processes."""
         return self.executor == "process"
 
     expires_ms: int | None = None
     expired_dead: bool = False
-    """An expired entry becomes a dead letter."""
+    """True if an expired entry becomes a dead letter."""
     limits: ConsumerLimits | None = None
 
 
@@ -253,7 +253,7 @@ def declare(
     recycle: int | None = None,
     **starts: Unpack[StartOptions],
 ) -> Consumer:
-    """Return the consumer that these options declare. Raises `DeclarationError` for options that are wrong or
+    """Return the consumer that these options declare. Raises `DeclarationError` for options that are invalid or
     contradict each other."""
     _check_streams(stream, into, dead)
     _check_kinds(group, order_by, retry, delete)
@@ -300,7 +300,7 @@ def _starts(
     on_expired: Literal["drop", "dead"] = "drop",
     limit: Limit | Sequence[Limit] | None = None,
 ) -> dict[str, Any]:
-    """Return what `StartOptions` declare, as fields of a `Consumer`."""
+    """Return the values of `StartOptions` as fields of a `Consumer`."""
     if on_expired not in ("drop", "dead"):
         raise DeclarationError(f"on_expired={on_expired!r} must be 'drop' or 'dead'")
     return {
@@ -326,7 +326,7 @@ def _bind(
 
 
 def with_concurrency(consumer: Consumer, concurrency: int) -> Consumer:
-    """Return the same consumer with another ``concurrency``."""
+    """Return a copy of the consumer with another ``concurrency``."""
     _check_number("concurrency", concurrency)
     _check_processes(consumer.executor, concurrency)
     prefetch = max(concurrency, consumer.prefetch * concurrency // consumer.concurrency)
@@ -343,9 +343,9 @@ def _check_group(group: Any) -> None:
 
 
 def split(consumer: Consumer) -> list[Consumer]:
-    """Return one consumer for each partition of its stream. If the stream of results has as many partitions,
-    results go to the partition of the same number. Each partition has its own dead-letter stream, unless
-    ``dead`` names one."""
+    """Return one consumer for each partition of its stream. If the stream of results has the same number of
+    partitions, results go to the partition with the same number. Each partition has its own dead-letter
+    stream, unless ``dead`` names one."""
     stream, into = consumer.stream, consumer.into
     if stream.partitions is None:
         return [consumer]
@@ -419,14 +419,14 @@ def _check_processes(executor: str, concurrency: int) -> None:
 
 
 def _processors() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple[int, int]:
-    """Return both in milliseconds."""
+    """Return ``claim_after`` and ``lease`` in milliseconds."""
     claim_after_ms = milliseconds(claim_after, what="claim_after", least_ms=100)
     lease_ms = max(1, claim_after_ms // 3)
     if lease is not None:
@@ -440,7 +440,7 @@ def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple
 
 
 def check_stream(stream: object, decorator: str) -> None:
-    """Raise `DeclarationError` if ``stream`` is not a `Stream`: for example the function below a decorator
+    """Raise `DeclarationError` if ``stream`` is not a `Stream`, but for example the function below a decorator
     without parentheses."""
     if not isinstance(stream, Stream):
         raise DeclarationError(
@@ -543,7 +543,7 @@ WORDS = {"beginning": str(MIN_ID), "new": "$"}
 
 
 def group_start(start: str | datetime) -> str:
-    """Return the id after which a group begins that is created with this ``start``.
+    """Return the id after which a group created with this ``start`` begins.
 
     >>> from datetime import datetime, timezone
     >>> group_start("beginning"), group_start("new"), group_start("1526569498055-3")

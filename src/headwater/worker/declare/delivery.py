@@ -1,12 +1,12 @@
-"""`Delivery`: the delivery that a handler handles."""
+"""`Delivery`, which tells a handler about the delivery that it handles."""
 
 from __future__ import annotations
 
-from headwater.messages import Pairs
+from headwater.messages.keys import Pairs
 
 
 class Delivery:
-    """One delivery of one entry to a consumer group. A handler gets it by a parameter of this type.
+    """One delivery of one entry to a consumer group. A handler with a parameter of this type gets it.
 
     >>> import asyncio
     >>> from headwater import App, Stream
@@ -32,46 +32,46 @@ class Delivery:
         self.id = id
         """The entry's id, such as ``"1526569498055-0"``."""
         self.stream = stream
-        """The name of the stream; of a stream with partitions, the name of the partition."""
+        """The name of the stream, or of the partition if the stream has partitions."""
         self.group = group
         """The name of the consumer group."""
         self.consumer = consumer
         """The name of this process in the group, as XINFO CONSUMERS lists it."""
         self.count = count
-        """Deliveries of this entry to its group, this one included. A delivery that ended because its
-        process died counts here. Source: the delivery count of the command page of XPENDING."""
+        """Number of deliveries of this entry to its group, this one included. A delivery that ended because its
+        process died counts here. Source: the delivery count in the command page of XPENDING."""
         self._flat = flat
         self._lost = False
         self._excused = 0
 
     @property
     def attempts(self) -> int:
-        """Deliveries that count towards ``max_deliveries``, this one included. A delivery that ended because
-        its process died, with other messages in it, does not count."""
+        """Number of deliveries that count towards ``max_deliveries``, this one included. A delivery that ended
+        because its process died with other messages in it does not count."""
         return max(1, self.count - self._excused) if self._excused else self.count
 
     def excuse(self, deliveries: int) -> None:
-        """For the worker: set how many of the deliveries do not count."""
+        """Set the number of deliveries that do not count. Called by the worker."""
         self._excused = deliveries
 
     @property
     def redelivered(self) -> bool:
-        """Whether the entry was delivered before, so that a handler may have done part of its work."""
+        """True if the entry was delivered before, so that a handler may have done part of its work."""
         return self.count > 1
 
     @property
     def lost(self) -> bool:
-        """Whether another worker owns the entry now. An ``async`` handler is cancelled then. A handler in a thread
-        can check this and stop; if it returns before the other worker does, its result counts."""
+        """True if another worker owns the entry now. An ``async`` handler is cancelled then. A handler in a thread
+        can check this and stop. If it returns before the other worker's handler does, its result counts."""
         return self._lost
 
     def mark_lost(self) -> None:
-        """For the worker: record that another worker owns the entry."""
+        """Record that another worker owns the entry. Called by the worker."""
         self._lost = True
 
     @property
     def fields(self) -> Pairs:
-        """The entry's fields as the stream has them: pairs of name and value, as bytes, in order."""
+        """The entry's fields as they are in the stream: pairs of name and value, as bytes, in order."""
         return list(zip(self._flat[::2], self._flat[1::2], strict=True))
 
     def __repr__(self) -> str:

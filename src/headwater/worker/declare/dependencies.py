@@ -12,7 +12,7 @@ Rule 1. A provider is opened once in its scope, even if several functions need i
 Rule 2. Providers of a delivery run where their handler runs: in the event loop, or in the handler's
         thread if the handler is not ``async``.
 Rule 3. A provider of a delivery gets the handler's error and cannot suppress it. An error in opening or
-        closing the provider fails the delivery: it may not have committed its work.
+        closing the provider fails the delivery, because the provider may not have committed its work.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Use:
       the last settlement. ``"delivery"`` opens it before each call of the handler and closes it after the call,
       before the entry is acknowledged; an error in either fails the delivery.
 
-    Raises `DeclarationError` for another scope and for a provider that cannot be called; `App.consumer` raises
+    Raises `DeclarationError` for another scope, and for a provider that cannot be called. `App.consumer` raises
     it for a provider that needs itself or has a parameter without a value.
     """
 
@@ -119,7 +119,7 @@ class Dependency(NamedTuple):
     deliveries: tuple[str, ...]
     is_async: bool
     enters: bool
-    """It returns a context manager, which must be entered."""
+    """True if it returns a context manager, which must be entered."""
 
     @property
     def key(self) -> Key:
@@ -176,7 +176,7 @@ def _dependency(use: Use, above: tuple[Key, ...]) -> Dependency:
     if (provider, scope) in above:
         chain = " → ".join(name_of(one) for one, _scope in (*above, (provider, scope)))
         raise DeclarationError(f"{what} needs itself: {chain}")
-    # A class may have no signature; then it is called without arguments.
+    # A class without a signature is called without arguments.
     try:
         signature = signature_of(provider, what)
     except DeclarationError:
@@ -224,7 +224,7 @@ def _kind(provider: Callable[..., Any]) -> tuple[bool, bool]:
     inner = inspect.unwrap(target)
     decorated = inner is not target and not _generates(target)
     is_async = inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
-    # A decorated generator: @contextmanager or @asynccontextmanager.
+    # It may be a decorated generator: @contextmanager or @asynccontextmanager.
     return is_async, decorated and _generates(inner)
 
 
@@ -233,8 +233,8 @@ def _generates(function: Any) -> bool:
 
 
 def all_of(needs: Iterable[Dependency], given: Container[Key] = ()) -> Generator[Dependency]:
-    """Return these dependencies and those that they need, each after its own, with repetitions. Leaves out
-    those that are ``given``."""
+    """Yield these dependencies and those that they need, each after its own, with repetitions. Those that are
+    ``given`` are left out."""
     for one in needs:
         if one.key not in given:
             yield from all_of(one.needs.values(), given)
@@ -242,8 +242,8 @@ def all_of(needs: Iterable[Dependency], given: Container[Key] = ()) -> Generator
 
 
 def check_scopes(needs: Mapping[str, Dependency], what: str, *, is_async: bool) -> None:
-    """Raise `DeclarationError` for providers of a delivery that the handler ``what`` cannot open where it
-    runs."""
+    """Raise `DeclarationError` for a provider of a delivery that cannot be opened in the thread of the handler
+    ``what``."""
     for one in all_of(needs.values()):
         if one.scope == "delivery" and one.is_async and not is_async:
             raise DeclarationError(
@@ -256,7 +256,7 @@ def check_scopes(needs: Mapping[str, Dependency], what: str, *, is_async: bool) 
 
 
 class Stack(Protocol):
-    """Closes the values that were opened: `contextlib.AsyncExitStack`, or `lifespan.Closing`."""
+    """Closes the opened values: `contextlib.AsyncExitStack`, or `lifespan.Closing`."""
 
     async def enter_async_context(self, manager: Any, /) -> Any: ...
     def enter_context(self, manager: Any, /) -> Any: ...
@@ -265,8 +265,8 @@ class Stack(Protocol):
 async def open_async(
     one: Dependency, values: Values, stack: Stack, delivery: Delivery | None = None
 ) -> Any:
-    """Open ``one`` and its own dependencies and return its value. Puts all values into ``values``; ``stack``
-    closes them."""
+    """Open ``one`` and its own dependencies, and return its value. All values are added to ``values``, and
+    ``stack`` closes them."""
     if one.key in values:
         return values[one.key]
     for need in one.needs.values():
@@ -287,7 +287,7 @@ async def open_async(
 def open_in_thread(
     one: Dependency, values: Values, stack: ExitStack, delivery: Delivery | None
 ) -> Any:
-    """The same as `open_async`, without an event loop."""
+    """Do the same as `open_async`, without an event loop."""
     if one.key in values:
         return values[one.key]
     for need in one.needs.values():
@@ -305,7 +305,7 @@ def open_in_thread(
 
 
 def _manager(one: Dependency, made: Any) -> Any:
-    """Return the context manager to enter for a provider's return value; None if that is the value."""
+    """Return the context manager to enter for a provider's return value; None if it is itself the value."""
     if one.enters:
         return made
     if inspect.isasyncgen(made):
@@ -334,7 +334,7 @@ def _arguments(one: Dependency, values: Values, delivery: Delivery | None) -> di
 
 class Signature(NamedTuple):
     """Parameters and annotations of a function. ``hints`` are types without ``Annotated``; ``extras`` are the
-    same with it. An annotation that cannot be resolved is only in ``unresolved``, with the reason."""
+    same types with it. An annotation that cannot be resolved is only in ``unresolved``, with the reason."""
 
     parameters: list[inspect.Parameter]
     hints: dict[str, Any]
@@ -356,8 +356,8 @@ def name_of(given: object) -> str:
 
 
 def signature_of(given: Callable[..., Any], what: str) -> Signature:
-    """Return the signature of ``given``. Raises `DeclarationError`, which names it ``what``, if there is
-    none."""
+    """Return the signature of ``given``. Raises `DeclarationError`, which names it ``what``, if it does not
+    have one."""
     try:
         parameters = list(inspect.signature(given).parameters.values())
     except (TypeError, ValueError) as error:
@@ -368,7 +368,7 @@ def signature_of(given: Callable[..., Any], what: str) -> Signature:
         hints = get_type_hints(annotated)
         found = Signature(parameters, hints, get_type_hints(annotated, include_extras=True), {})
     except (NameError, TypeError, AttributeError):
-        # An annotation has a name that only a type checker knows. Resolve the others one by one.
+        # One annotation has a name that only a type checker knows. Resolve the others one by one.
         found = _one_by_one(parameters, annotated)
     for name, hint in found.hints.items():
         if get_origin(hint) in (Union, types.UnionType) and Delivery in get_args(hint):

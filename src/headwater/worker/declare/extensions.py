@@ -1,4 +1,4 @@
-"""What all consumers of an app share: hooks, middleware and counters."""
+"""The hooks, middleware and counters that all consumers of an app share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Extensions:
 
     @contextmanager
     def publishing(self, additions: Sequence[Addition]) -> Iterator[list[str]]:
-        """Call the hooks before and after the block, which sends ``additions`` and appends the added ids to
+        """Call the hooks before and after the block. The block sends ``additions`` and appends the added ids to
         the list."""
         self.chain.publishing(additions)
         ids: list[str] = []

@@ -1,4 +1,4 @@
-"""Examines a handler's signature when it is declared: how to call it, and its mistakes."""
+"""Examines a handler's signature when it is declared: reports mistakes, and finds the way to call it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _BY_NAME_ONLY = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 
 Call = Callable[..., Any]
-"""Takes the message, the delivery and, by name, the values of the handler's dependencies."""
+"""Function of the message, the delivery and, by name, the values of the handler's dependencies."""
 
 
 class Bound(NamedTuple):
-    """How to call a handler.
+    """The way to call a handler.
 
-    ``call(message, delivery, **values)`` calls it; a coroutine function if ``is_async``. ``plain`` is the
-    handler itself, if it takes only a message. ``needs`` are the parameters annotated with `Use`.
+    ``call(message, delivery, **values)`` calls it, and is a coroutine function if ``is_async``. ``plain`` is
+    the handler itself if it takes only a message. ``needs`` are the parameters annotated with `Use`.
     """
 
     call: Call
@@ -50,10 +50,10 @@ def bind(
     in_batches: bool = False,
     optional: bool = False,
 ) -> Bound:
-    """Return how to call ``handler`` with a message or a `Batch`, and with the `Delivery` and dependencies
-    that it has parameters for. With ``optional`` it need not take the message.
+    """Return the way to call ``handler`` with a message or a `Batch`, and with the `Delivery` and dependencies
+    for which it has parameters. With ``optional`` it need not take the message.
 
-    Raises `DeclarationError` for a handler that cannot be called so.
+    Raises `DeclarationError` for a handler that cannot be called in this way.
     """
     name = name_of(handler)
     target = function_of(handler)
@@ -101,7 +101,7 @@ def bind(
 
 
 def _check_message(name: str, annotated: Any, message_type: Any) -> None:
-    """Raise `DeclarationError` if the handler expects another type than its stream has."""
+    """Raise `DeclarationError` if the handler expects another type than that of its stream."""
     if annotated is None or _fits(message_type, annotated):
         return
     expected, owned = (
@@ -131,8 +131,8 @@ def _check_batch(name: str, annotated: Any, message_type: Any) -> None:
 
 
 def _fits(message_type: Any, annotated: Any) -> bool:
-    """Return whether a message of ``message_type`` fits a parameter with this annotation. True for
-    annotations that cannot be resolved."""
+    """Return whether a message of ``message_type`` fits a parameter with this annotation. An annotation that
+    cannot be resolved fits."""
     origin = get_origin(annotated)
     if origin is Annotated:
         return _fits(message_type, get_args(annotated)[0])

@@ -3,10 +3,10 @@
     open dependencies ──▶ on_start ──▶ (the consumers run) ──▶ on_stop ──▶ close dependencies
     each after its own     as declared                         reversed       reversed
 
-Rule 1. No entry is read before all of them are open. If one fails, the open ones are closed, and the worker ends
-        with an error that names it; ``on_stop`` does not run then.
+Rule 1. No entry is read before all dependencies are open and ``on_start`` has run. If one fails, the open ones are
+        closed, and the worker ends with an error that names it. Then ``on_stop`` does not run.
 Rule 2. All of this runs in one task, so that cancel scopes and task groups may stay open from start to stop.
-Rule 3. The time for closing is limited. An error in closing is logged, and the rest is closed nevertheless.
+Rule 3. The time for closing is limited. An error in closing one is logged, and the rest is closed nevertheless.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from headwater.errors import DeclarationError, HeadwaterError
-from headwater.messages import error_text
+from headwater.messages.dead import error_text
 from headwater.worker.declare.declaration import Consumer
 from headwater.worker.declare.dependencies import (
     Dependency,
@@ -35,13 +35,13 @@ from headwater.worker.store.waiting import CANCELLATIONS, cancelled
 log = logging.getLogger("headwater.worker")
 
 CLOSING_SECONDS = 10.0
-"""How long hooks and dependencies may take to close."""
+"""Maximum time for hooks and dependencies to close, in seconds."""
 
 SLOW_SECONDS = 10.0
-"""After this time, a warning names what the start waits for."""
+"""Seconds after which a warning names the hook or dependency that the start waits for."""
 
 HURRIED_SECONDS = 1.0
-"""How long they may take to close after a second signal."""
+"""Maximum time for hooks and dependencies to close after a second signal, in seconds."""
 
 
 class StartFailed(Exception):
@@ -137,9 +137,9 @@ def logged(what: str) -> Iterator[None]:
 
 
 class Lifespan:
-    """Opens and closes once. ``values`` are the open dependencies of the process.
+    """Opens and closes the dependencies once. ``values`` are the open dependencies of the process.
 
-    ``given`` maps providers to values that a test uses instead of theirs.
+    ``given`` maps providers to values that a test uses instead of the providers' own.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Lifespan:
             self.values.update(dict.fromkeys(keys, value))
 
     async def open(self) -> None:
-        """Open all dependencies and run ``on_start``. Raises `StartFailed`, which names what failed."""
+        """Open all dependencies and run ``on_start``. Raises `StartFailed`, which names the part that failed."""
         if not self._needs and not self._hooks.on_start and not self._hooks.on_stop:
             return
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""`Limit`: how often the entries of a group may start, or how many of them may run at once."""
+"""`Limit`, which limits the rate at which a group's entries start, or the number that run at once."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from headwater.groups.reading.limits import LimitPlace, Token, limit_state_key
 from headwater.worker.declare.stream import Stream
 
 MOST_PLACES = 1_000
-"""The largest ``concurrent``: the server looks at all entries of a key that run when one of them starts."""
+"""The largest ``concurrent``. Whenever an entry starts, the server examines all running entries of its key."""
 
 MOST_BURST = 1_000_000
 
 MOST_LIMITS = 8
 
 MOST_KEY_CHARACTERS = 200
-"""A longer key is replaced by its digest."""
+"""Length in characters up to which a key is used as it is. A longer key is replaced by its digest."""
 
 By = str | Callable[[Any], Any] | None
 
 
 class Limit:
-    """A limit for all workers of a consumer's group together: how often entries start, or how many run at once.
+    """A limit for all workers of a consumer's group together: of the rate of starts, or of entries that run at once.
 
     >>> Limit(100, per="1s", burst=20), Limit(concurrent=3, by="customer")
     (Limit(100, per='1s', burst=20), Limit(concurrent=3, by='customer'))
 
-    - ``rate``, ``per``: entries start ``rate`` times per time, such as ``Limit(100, per="1s")``, at even distances.
-    - ``burst``: how many of the starts may come at once after a time with fewer; default 1. Within any time t not
-      more than ``burst`` entries start, and what ``rate`` allows in t and 20 ms. A retry is a start as well.
-    - ``concurrent``: how many entries run at once, at most 1,000; without ``rate``.
-    - ``by``: gives each key a limit of its own: the name of an attribute of the message, or a function of the message.
-      A message whose key is None is not limited.
+    - ``rate``, ``per``: ``rate`` entries start in each time ``per``, evenly spaced, such as ``Limit(100, per="1s")``.
+    - ``burst``: number of starts that may come at once after a time with fewer; default 1. Within any time t, at most
+      ``burst`` entries start in addition to those that ``rate`` allows in t + 20 ms. A retry is a start as well.
+    - ``concurrent``: maximum number of entries that run at once, at most 1,000; without ``rate``.
+    - ``by``: the name of an attribute of the message, or a function of the message, that gives its key. Each key has
+      a limit of its own. A message whose key is None is not limited.
 
-    An entry that must wait uses up no attempt and no slot. A batch counts each of its items. Raises
-    `DeclarationError` for values out of range. Needs Lua on the server.
+    An entry that must wait uses no attempt and no slot. Each item of a batch counts. Raises `DeclarationError` for
+    values out of range. The server needs Lua.
     """
 
     __module__ = "headwater"
@@ -61,9 +61,9 @@ class Limit:
                 "Limit(concurrent=3). For both, declare limit=[Limit(…), Limit(…)]"
             )
         self.every_us = 0.0
-        """The time between two starts, in microseconds."""
+        """Time between two starts, in microseconds; 0 without ``rate``."""
         self.burst_us = 0.0
-        """How much time without starts a burst makes up for, in microseconds."""
+        """Maximum time without starts that a burst may make up for, in microseconds."""
         if rate is None:
             self._check_places()
         else:
@@ -106,7 +106,7 @@ class Limit:
             raise DeclarationError(f"{self}: a start, or the burst, takes longer than 366 days")
 
     def key_of(self, message: Any) -> str | None:
-        """Return the key of a message; None if this limit does not hold for it. Raises what ``by`` raises."""
+        """Return the key of a message; None if this limit does not apply to it. Raises what ``by`` raises."""
         if self.by is None:
             return ""
         if callable(self.by):
@@ -136,12 +136,12 @@ class ConsumerLimits(NamedTuple):
 
     limits: tuple[Limit, ...]
     home: str
-    """The stream whose hash slot has the rates: the whole stream, also of a partition."""
+    """The stream whose hash slot has the rates; for a partition, the name of the whole stream."""
 
     def needs(
         self, message: Any, stream: str, group: str
     ) -> tuple[Sequence[Token], Sequence[LimitPlace]]:
-        """Return what an entry of ``stream`` needs before it may start. Raises what ``by`` raises."""
+        """Return the tokens and places that an entry of ``stream`` needs to start. Raises what ``by`` raises."""
         tokens, places = [], []
         for number, one in enumerate(self.limits):
             key = one.key_of(message)
@@ -159,12 +159,12 @@ class ConsumerLimits(NamedTuple):
 
     @property
     def have_keys(self) -> bool:
-        """Whether one of them gives keys limits of their own."""
+        """True if one of the limits has a limit of its own for each key."""
         return any(one.by is not None for one in self.limits)
 
     @property
     def have_places(self) -> bool:
-        """Whether one of them limits what runs at once."""
+        """True if one of the limits is for entries that run at once."""
         return any(one.concurrent is not None for one in self.limits)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from headwater.errors import DeclarationError
 from headwater.groups.settling.settling import Addition
-from headwater.messages import Pairs
+from headwater.messages.keys import Pairs
 from headwater.worker.declare.delivery import Delivery
 from headwater.worker.declare.outcome import Ending
 
@@ -27,7 +27,7 @@ log = logging.getLogger("headwater.worker")
 
 
 class Middleware:
-    """Hooks around every delivery and every message that an app publishes. A subclass defines those that it
+    """Hooks around every delivery and every message that an app publishes. A subclass defines the hooks that it
     needs.
 
     >>> import asyncio, time
@@ -56,7 +56,7 @@ class Middleware:
     __module__ = "headwater"
 
     def receive(self, delivery: Delivery) -> None:
-        """Called when an entry was read, new or claimed. It may not reach a handler."""
+        """Called when a new or claimed entry was read. The entry need not reach a handler."""
 
     async def handle(
         self,
@@ -68,14 +68,14 @@ class Middleware:
         raises what the handler does.
 
         ``message`` is the handler's first argument, a `Batch` for a batch handler. The return value of this
-        method is the handler's result; an exception is the error of the delivery. It is cancelled when the
-        handler would be: at its timeout, when its lease is lost, and at a stop.
+        method is the handler's result; an exception is the error of the delivery. This method is cancelled when
+        the handler would be: at its timeout, when its lease is lost, and at a stop.
         """
         return await call_next()
 
     def before_settle(self, delivery: Delivery, ending: Ending) -> None:
-        """Called when it is decided how the delivery ends, before the settlement is sent. Not called for an
-        entry that is handed back before a handler got it."""
+        """Called when the end of the delivery is decided, before the settlement is sent. Not called for an entry
+        that is handed back before a handler got it."""
 
     def after_settle(self, delivery: Delivery, ending: Ending) -> None:
         """Called when the store has settled the delivery. Not called if another worker owns the entry now."""
@@ -88,14 +88,14 @@ class Middleware:
         """
 
     def after_publish(self, stream: str, ids: Sequence[str], error: BaseException | None) -> None:
-        """Called when the store has added messages, with their ids. ``error`` is set if not all were added."""
+        """Called with the ids of messages that the store has added. ``error`` is set if not all were added."""
 
 
 SYNCHRONOUS = ("receive", "before_settle", "after_settle", "before_publish", "after_publish")
 
 
 class Chain:
-    """The methods that an app's middleware defines, each kind in the order of its calls."""
+    """The methods that an app's middleware defines, those of each kind in the order of their calls."""
 
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
         for one in middleware:
@@ -138,8 +138,8 @@ class Chain:
 
 
 def _checked(method: Callable[..., None], stream: str, fields: list[Any]) -> None:
-    """Call ``before_publish``. Raises `TypeError` if it leaves invalid fields, which would end the part of
-    the worker that sends them."""
+    """Call ``before_publish``. Raises `TypeError` if it leaves invalid fields, because they would end the part
+    of the worker that sends them."""
     method(stream, fields)
     for place, field in enumerate(fields):
         words = tuple(field) if isinstance(field, tuple | list) else ()

@@ -1,9 +1,9 @@
 """``@app.on_dead``: a function that is called for each dead letter of a stream.
 
 It is a consumer of the dead-letter stream, in the group `ON_DEAD_GROUP`. So one of the workers calls it for
-each record, at least once, also if a worker crashes.
+each record, at least once, even if a worker crashes.
 
-Rule. It does not write dead letters of dead letters. A record on which it fails ``max_deliveries`` times is
+Rule. It does not write dead letters for dead letters. A record on which it fails ``max_deliveries`` times is
 acknowledged, with an error in the log, and stays in the dead-letter stream.
 """
 
@@ -15,14 +15,9 @@ from datetime import timedelta
 from typing import Any, TypedDict
 
 from headwater.errors import DeclarationError, EncodeError
-from headwater.messages import (
-    RESERVED_PREFIX,
-    DeadLetter,
-    MessageCodec,
-    Pairs,
-    dead_letter_stream,
-    parse_dead_letter,
-)
+from headwater.messages.codecs import MessageCodec
+from headwater.messages.dead import DeadLetter, parse_dead_letter
+from headwater.messages.keys import RESERVED_PREFIX, Pairs, dead_letter_stream
 from headwater.worker.declare.declaration import Consumer, declare, known
 from headwater.worker.declare.delivery import Delivery
 from headwater.worker.declare.retry import Backoff
@@ -35,23 +30,23 @@ class OnDeadOptions(TypedDict, total=False):
     """The options of ``@app.on_dead``; none is required. Defaults are those of `ConsumerOptions`."""
 
     claim_after: str | timedelta
-    """How long an owner may be silent before another worker claims its records."""
+    """Maximum time for which an owner may be silent before another worker claims its records."""
     lease: str | timedelta
-    """How long a renewal of owned records is valid."""
+    """Time for which a renewal of owned records is valid."""
     concurrency: int
-    """How many records one process handles at a time."""
+    """Maximum number of records that one process handles at a time."""
     prefetch: int
-    """How many records one process owns at a time."""
+    """Maximum number of records that one process owns at a time."""
     retry: Backoff | None
-    """How long a record waits after the function raised."""
+    """Retry policy: the wait of a record after the function raised."""
     max_deliveries: int
-    """After how many failed deliveries a record is acknowledged. It stays in the dead-letter stream."""
+    """Number of failed deliveries after which a record is acknowledged. It stays in the dead-letter stream."""
     timeout: str | timedelta | None
-    """How long the function may run before it is cancelled; one in a thread ends its process (`ConsumerOptions`)."""
+    """Maximum run time of the function, which is then cancelled; in a thread, its process ends (`ConsumerOptions`)."""
 
 
 class _Codec(MessageCodec):
-    """Reads records. Workers write them, in one step with the settlement of the entry."""
+    """Decodes records. Workers write them, in one step with the settlement of the entry."""
 
     name = "dead"
 
@@ -71,7 +66,7 @@ class DeadLetters(Stream[DeadLetter]):
 
 
 def stream_of_dead(stream: Stream[Any] | str, consumers: Sequence[Consumer]) -> str:
-    """Return the name of the dead-letter stream of ``stream``. A string is this name already."""
+    """Return the name of the dead-letter stream of ``stream``. A string is already this name."""
     if isinstance(stream, str):
         return stream
     if not isinstance(stream, Stream):

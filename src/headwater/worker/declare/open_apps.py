@@ -26,7 +26,7 @@ class OpenApp(Protocol):
 
 
 _open: list[OpenApp] = []
-"""The open apps; an app is listed once for each block that has it open."""
+"""The open apps. An app is listed once for each block that has it open."""
 
 _lock = threading.Lock()
 

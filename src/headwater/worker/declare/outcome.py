@@ -1,7 +1,7 @@
-"""Outcomes: how the run of a handler ended.
+"""Outcomes, which record how the run of a handler ended.
 
-`execute` returns an outcome, and `decide` returns how the delivery ends. A handler raises `Dead` or `Again`
-to choose the outcome itself.
+`execute` returns an outcome, and `decide` returns the settlement of the delivery. A handler raises `Dead` or
+`Again` to choose the outcome itself.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Dead(Exception):
 
 
 class Again(Exception):
-    """Raise this in a handler if an entry cannot be handled now. The entry is delivered again ``after`` this time.
+    """Raise this in a handler if an entry cannot be handled now. The entry is delivered again after a time.
 
     >>> raise Again(after="10s", counted=False, reason="the gateway is closed at night")
     Traceback (most recent call last):
     headwater.Again: the gateway is closed at night
 
-    - ``after``: how long the entry waits, in the store. By default the consumer's ``retry`` decides.
-    - ``counted``: whether the delivery counts towards ``max_deliveries``. With False, the entry may be
+    - ``after``: the time for which the entry waits in the store. By default the consumer's ``retry`` decides.
+    - ``counted``: True if the delivery counts towards ``max_deliveries``. With False, the entry may be
       delivered without end; pass ``after`` then.
-    - ``reason``: for the log, and for the dead letter if it was the last delivery.
+    - ``reason``: a text for the log, and for the dead letter if this was the last delivery.
 
     The delivery is logged at INFO and does not count as failed in `Counters`. Raises `DeclarationError` if
     ``after`` is not a duration.
@@ -51,13 +51,13 @@ class Again(Exception):
         self, after: str | timedelta | None = None, *, counted: bool = True, reason: str = ""
     ) -> None:
         self.after_ms = None if after is None else milliseconds(after, what="after", least_ms=0)
-        """How long the entry waits, in milliseconds; None if the consumer's ``retry`` decides."""
+        """Time for which the entry waits, in milliseconds; None if the consumer's ``retry`` decides."""
         self.counted = counted
-        """Whether the delivery counts towards ``max_deliveries``."""
+        """True if the delivery counts towards ``max_deliveries``."""
         super().__init__(reason or (f"again after {after}" if after is not None else "again"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For `pickle`, between a worker and its pool processes."""
+        """Return the arguments for `pickle`, which carries it between a worker and its pool processes."""
         after = None if self.after_ms is None else f"{self.after_ms}ms"
         return partial(Again, counted=self.counted, reason=str(self)), (after,)
 
@@ -65,15 +65,15 @@ class Again(Exception):
 class Failed(Exception):
     """The error of an item that a batch handler failed by `Batch.fail`, in dead letters and logs.
 
-    It is never raised. To fail, a handler raises any other exception.
+    It is never raised. To fail a delivery, a handler raises any other exception.
     """
 
     __module__ = "headwater"
 
 
 class PoolProcessDied(Exception):
-    """The process in which a handler with ``executor="process"`` ran has died. `Middleware` gets it, and the dead letter
-    of a message that has used up its deliveries."""
+    """The error of a handler with ``executor="process"`` whose process has died. `Middleware` gets it, and so does the
+    dead letter of a message that has used up its deliveries."""
 
     __module__ = "headwater"
 
@@ -84,11 +84,11 @@ class PoolProcessDied(Exception):
 
 
 class RanTooLong(TimeoutError):
-    """The handler ran longer than its ``timeout``, and its pool process was ended."""
+    """The error of a handler that ran longer than its ``timeout``, so that its pool process was ended."""
 
 
 def death(status: int | None) -> str:
-    """Return how a process ended, for errors and logs.
+    """Return a text that says how a process ended, for errors and logs.
 
     >>> death(-11), death(3)
     ('was ended by SIGSEGV', 'ended with status 3')
@@ -108,7 +108,7 @@ class Returned(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """The handler raised, or its result cannot be published: a failed delivery."""
+    """The handler raised, or its result cannot be published, so the delivery has failed."""
 
     error: BaseException
 
@@ -120,8 +120,8 @@ class TimedOut(NamedTuple):
 
 
 class Crashed(NamedTuple):
-    """The handler ended its pool process. ``crashes``: how often the message has done so; 0 if other messages of
-    its batch may be the cause. ``condemned``: it must not run again."""
+    """The handler ended its pool process. ``crashes`` is the number of times that the message has done so, 0 if other
+    messages of its batch may be the cause. A ``condemned`` message must not run again."""
 
     error: PoolProcessDied
     crashes: int = 0
@@ -192,7 +192,7 @@ HandlerOutcome: TypeAlias = Returned | NotReturned
 
 
 class Ending(StrEnum):
-    """How a delivery ends. Methods of `Middleware` get it."""
+    """The ends of a delivery. Methods of `Middleware` get one."""
 
     __module__ = "headwater"
 
@@ -209,7 +209,7 @@ class Ending(StrEnum):
 
 
 def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
-    """Return how a delivery ends, given its outcome and the settlement for it."""
+    """Return the end of a delivery, given its outcome and its settlement."""
     if isinstance(outcome, Returned):
         return Ending.ACKNOWLEDGED
     if isinstance(outcome, Stopped):
@@ -220,7 +220,7 @@ def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
 
 
 def failed(outcome: HandlerOutcome) -> bool:
-    """Return whether the handler failed. One that raised `Again` did not."""
+    """Return whether the handler failed. A handler that raised `Again` did not."""
     match outcome:
         case Raised(error):
             return not isinstance(error, Again)

@@ -2,8 +2,8 @@
 
 Rule 1. An entry is owned from the time it is read until the server has replied to its settlement. All owned
         entries are renewed, and no others.
-Rule 2. A lost entry is no longer owned, and an ``async`` handler is cancelled. A handler in a thread goes on: if
-        it returns while the entry is unsettled, its success settles it, regardless of its owner by then.
+Rule 2. A lost entry is no longer owned, and its ``async`` handler is cancelled. A handler in a thread goes on. If it
+        returns while the entry is unsettled, its success settles the entry, regardless of the entry's owner.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ READ, WAITING, RUNNING, SETTLING, ENDED = State
 
 
 class Transition(NamedTuple):
-    """A change of state, and what causes it."""
+    """A change of state, and its cause."""
 
     before: State
     after: State
@@ -59,14 +59,14 @@ TRANSITIONS = (
     Transition(State.RUNNING, State.ENDED, "another worker owns it, or its slot was ended"),
     Transition(State.ENDED, State.SETTLING, "its handler returns late: the first finisher settles"),
 )
-"""All changes of state. The guide's diagram is made of them."""
+"""All changes of state. The guide's diagram is made from them."""
 
 for _state in State:
     _state.after = tuple(one.after for one in TRANSITIONS if one.before is _state)
 
 
 class Stop(Enum):
-    """Why the worker cancelled a running handler."""
+    """Reasons for which the worker cancels a running handler."""
 
     LOST = "its entry belongs to another worker now"
     TIMEOUT = "it ran longer than its timeout"
@@ -74,20 +74,20 @@ class Stop(Enum):
 
 
 class Work(Protocol):
-    """What a handler is called with, for the executor: an entry, or a batch of entries."""
+    """The work of one handler call, for the executor: an entry, or a batch of entries."""
 
     task: asyncio.Task[None] | None
     stopped: Stop | None
     in_thread: bool
-    """Its handler runs in a thread, which cannot be cancelled."""
+    """True if its handler runs in a thread, which cannot be cancelled."""
 
     @property
     def delivery(self) -> Delivery:
-        """The delivery; the first one of a batch."""
+        """The delivery of the entry, or of the first one of a batch."""
 
     @property
     def lost(self) -> bool:
-        """Whether another worker owns the entry now, so that only a success still counts."""
+        """True if another worker owns the entry now, so that only a success still counts."""
 
     def stop(self, why: Stop) -> None:
         """Cancel the handler, if it runs."""
@@ -117,29 +117,29 @@ class Owned:
         self.id = delivered.id
         self.delivered = delivered
         self.lost = False
-        """Another worker owns it now, or it was handed back while its handler still runs."""
+        """True if another worker owns it now, or if it was handed back while its handler still runs."""
         self._member = member
         self._delivery: Delivery | None = None
         self.record = NO_RECORD
-        """Its poison record, from earlier owners that were silent."""
+        """The poison record of the entry, from earlier owners that were silent."""
         self.additions: Sequence[Addition] = ()
         """The handler's results, to be published in one step with the acknowledgement."""
         self.state = READ
-        """Changed by `enter` only."""
+        """The current state, changed only by `enter`."""
         self.arrived = 0.0
-        """When it began to wait for a batch, by the worker's monotonic clock in seconds."""
+        """Time when it began to wait for a batch, by the worker's monotonic clock in seconds."""
         self.began = 0.0
-        """When its handler began, by the worker's monotonic clock in seconds."""
+        """Time when its handler began, by the worker's monotonic clock in seconds."""
         self.task: asyncio.Task[None] | None = None
-        """The task that runs the handler, while it runs."""
+        """The task that runs the handler; None while it does not run."""
         self.stopped: Stop | None = None
         self.in_thread = False
         self.batch: Work | None = None
-        """The batch in which it runs, if its handler gets batches."""
+        """The batch in which it runs, if its handler gets batches; otherwise None."""
 
     @property
     def delivery(self) -> Delivery:
-        """The `Delivery` that its handler gets; made when it is first used."""
+        """The `Delivery` that its handler gets. It is made when it is first used."""
         if self._delivery is None:
             member = self._member
             self._delivery = Delivery(
@@ -161,13 +161,13 @@ class Owned:
         self.state = state
 
     def handled(self) -> None:
-        """Record that the handler has ended. If nothing is settled then, another worker owns the entry."""
+        """Record that the handler has ended. If the entry is still running then, another worker owns it."""
         if self.state is RUNNING:
             self.enter(ENDED)
 
     @property
     def unbegun(self) -> bool:
-        """Whether its handler has not begun, and it is not being settled."""
+        """True if its handler has not begun, and it is not being settled."""
         return self.state is WAITING or self.state is READ
 
     def judged(self, record: Record) -> None:
@@ -188,11 +188,11 @@ class Owned:
 
     @property
     def attempts(self) -> int:
-        """Deliveries that count towards ``max_deliveries``, this one included."""
+        """Number of deliveries that count towards ``max_deliveries``, this one included."""
         return self.delivery.attempts
 
     def stop(self, why: Stop) -> None:
-        """Cancel the handler, if it runs; the first reason counts."""
+        """Cancel the handler, if it runs. The first reason counts."""
         if self.batch is not None:
             self.batch.stop(why)
         elif self.task is not None and self.stopped is None:

@@ -1,4 +1,4 @@
-"""The retry policy: how long an entry waits after a delivery failed."""
+"""The retry policy, which decides how long an entry waits after a failed delivery."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headwater.common.durations import LONGEST_MS, milliseconds
 from headwater.errors import DeclarationError
 
 MOST_FACTOR = 1_000
-"""The largest ``factor``. With a larger one only the ceiling would matter, and its powers overflow a float."""
+"""The largest ``factor``. With a larger one only the ceiling would matter, and its powers would overflow a float."""
 
 
 def _is_number(value: object) -> bool:
@@ -17,7 +17,7 @@ def _is_number(value: object) -> bool:
 
 
 class Backoff:
-    """Growing waits between deliveries: ``first``, then ``factor`` times as long each time, up to
+    """Growing waits between deliveries: first ``first``, then each time ``factor`` times as long, up to
     ``ceiling``.
 
     >>> from random import Random
@@ -26,10 +26,10 @@ class Backoff:
     [1000, 2000, 4000, 300000]
 
     - ``first``: the wait after the first failed delivery.
-    - ``factor``: from 1 to 1,000.
+    - ``factor``: the ratio of each wait to the one before, from 1 to 1,000.
     - ``ceiling``: the longest wait, before jitter; at least ``first``.
-    - ``jitter``: from 0 to less than 1. 0.2 spreads each wait evenly from 80 % to 120 %, so that entries that
-      failed together are not delivered again together.
+    - ``jitter``: the part by which a wait may vary, from 0 to less than 1. With 0.2 each wait is spread evenly
+      from 80 % to 120 %, so that entries that failed together are not delivered again together.
 
     Raises `DeclarationError` for a value out of range or a text that is not a duration.
     """
@@ -60,8 +60,8 @@ class Backoff:
             raise DeclarationError(f"ceiling={ceiling!r} is shorter than first={first!r}")
 
     def delay_ms(self, deliveries: int, chance: Random) -> int:
-        """Return how many milliseconds to wait after delivery number ``deliveries`` failed. ``chance`` is
-        the source of the jitter."""
+        """Return the milliseconds to wait after delivery number ``deliveries`` failed. ``chance`` is the source
+        of the jitter."""
         growth = min(float(LONGEST_MS), self.factor ** min(deliveries - 1, 64))
         wait = min(float(self.ceiling_ms), self.first_ms * growth)
         return max(1, round(wait * chance.uniform(1 - self.jitter, 1 + self.jitter)))

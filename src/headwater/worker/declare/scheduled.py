@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 class Scheduled:
     """A message that will be published later. `Stream.send` returns it with ``after=``.
 
-    `Stream.cancel` cancels it by its ``id``, also from another process.
+    `Stream.cancel` cancels it by its ``id``, even from another process.
     """
 
     __slots__ = ("_cancel", "_cancel_blocking", "_due_ms", "id", "stream")
@@ -28,12 +28,12 @@ class Scheduled:
         self.stream = stream
         """The name of the stream to which the message will be published."""
         self.id = id
-        """The id of the scheduled message. In the stream the message will have another one."""
+        """The id of the scheduled message. Once published, the message has another id in the stream."""
         self._due_ms = due_ms
 
     @property
     def due(self) -> datetime:
-        """When the message is due: a datetime in UTC, by the clock of the store."""
+        """Due time of the message: a datetime in UTC, by the clock of the store."""
         return datetime.fromtimestamp(self._due_ms / 1000, UTC)
 
     def __repr__(self) -> str:
@@ -47,5 +47,5 @@ class Scheduled:
         return await self._cancel(self.stream, self.id)
 
     def cancel_blocking(self) -> bool:
-        """The same as `Scheduled.cancel`, for code without an event loop."""
+        """Do the same as `Scheduled.cancel`, for code without an event loop."""
         return self._cancel_blocking(self.stream, self.id)

@@ -1,10 +1,10 @@
-"""When ticks are, and adding them to their stream (`ticks`).
+"""Computes the times of ticks, and adds the ticks to their stream (`ticks`).
 
     Every, Cron ── times ──▶ Ticking, in every worker ── one entry a tick ──▶ stream of ticks ──▶ consumer
 
-Rule 1. A tick is added once, whichever worker adds it, when the clock of the store says so (`groups.ticks`). From then
-        on it is a message like others.
-Rule 2. A tick is *missed* if no worker added it within `ON_TIME_MS`. ``missed`` says which of those are added.
+Rule 1. A tick is added once, by any worker, when it is due by the clock of the store (`groups.settling.ticks`). From
+        then on it is a message like others.
+Rule 2. A tick is *missed* if no worker added it within `ON_TIME_MS`. ``missed`` selects the missed ticks to add.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from headwater.worker.store.waiting import cancelled
 log = logging.getLogger("headwater.worker")
 
 ON_TIME_MS = 60_000
-"""How late a tick may be added without counting as missed."""
+"""Maximum delay of a tick that does not count as missed, in milliseconds."""
 
 MOST_MISSED = 1_000
-"""How many missed ticks are added, the newest ones, with ``missed="all"``."""
+"""Maximum number of missed ticks that are added with ``missed="all"``: the newest ones."""
 
 MOST_TICKS = 10_000
-"""About how many ticks their stream keeps."""
+"""Approximate number of ticks that their stream keeps."""
 
 LOOK_SECONDS = 60.0
-"""How often the store's clock and the declared rule are read between two ticks."""
+"""Interval at which the store's clock and the declared rule are read between two ticks, in seconds."""
 
 SHORTEST_MS = 100
-"""The shortest interval of ``every``."""
+"""The shortest interval of ``every``, in milliseconds."""
 
 Missed = Literal["skip", "last", "all"]
 
 
 class Times(Protocol):
-    """When ticks are. Times are in Unix milliseconds."""
+    """The times of ticks, in Unix milliseconds."""
 
     text: str
     """The rule, for people and for comparison."""
     zone: tzinfo
 
     def after(self, ms: int) -> int | None:
-        """Return the first tick after ``ms``; None if there is none."""
+        """Return the time of the first tick after ``ms``; None if no tick follows."""
         ...
 
     def back(self, ms: int, ticks: int) -> int:
-        """Return a time about so many ticks before ``ms``."""
+        """Return a time about ``ticks`` ticks before ``ms``."""
         ...
 
 
@@ -64,7 +64,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, 
 
 
 class Every:
-    """Ticks at the multiples of an interval since 1970, so that all workers agree on them.
+    """Ticks at the multiples of an interval since 1970. All workers agree on these times.
 
     >>> Every("300s").text, Every("5m").after(1_700_000_000_000)
     ('every 5m', 1700000100000)
@@ -151,16 +151,16 @@ def _zone(name: object) -> tzinfo:
 
 
 class Schedule(NamedTuple):
-    """When the ticks of a stream are, and which missed ones are added."""
+    """The times of the ticks of a stream, and the choice of missed ticks to add."""
 
     stream: str
     times: Times
     missed: Missed
 
     def to_add(self, found: TicksState) -> list[int]:
-        """Return the ticks to add, in order.
+        """Return the times of the ticks to add, in order.
 
-        Those of a long pause are only found from about `MOST_MISSED` ticks ago.
+        After a long pause, ticks from more than about `MOST_MISSED` ticks ago are not found.
         """
         ticks: deque[int] = deque(maxlen=MOST_MISSED)
         at = self.times.after(found.last_ms)
@@ -182,8 +182,8 @@ class Schedule(NamedTuple):
 class Ticking:
     """Adds the ticks of one stream when they are due.
 
-    ``failed`` is called with an error, and returns the seconds after which to try again; ``well`` when the store
-    answers.
+    ``failed`` is called with an error, and returns the seconds until the next attempt. ``well`` is called when the
+    store answers.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class Ticking:
                 self._client.renew()
 
     async def _turn(self) -> float:
-        """Add what is due. Return the seconds until the next tick."""
+        """Add the ticks that are due. Return the seconds until the next one."""
         stream, times, _missed = self._schedule
         found = await perform(self._client, state(stream, times.text))
         assert found is not None, "the rule is declared if it is missing"
@@ -250,7 +250,7 @@ class Ticking:
         return datetime.fromtimestamp(ms / 1000, self._schedule.times.zone).isoformat().encode()
 
     async def _next(self, seconds: float) -> bool:
-        """Wait for so long, or until it is time to look again. Return False in the second case."""
+        """Wait for ``seconds``, but at most `LOOK_SECONDS`. Return False in the second case."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def finish(due: bool) -> None:

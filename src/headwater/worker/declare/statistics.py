@@ -1,4 +1,4 @@
-"""Statistics of a worker process: what it has done since its start, and when its parts last made progress.
+"""Statistics of a worker process: its counts since its start, and the progress of its parts.
 
 Counters are integers that the worker increments; readers get copies. Metrics, `App.statistics` and
 ``headwater work --health`` use the same values.
@@ -14,7 +14,7 @@ from headwater.worker.declare.outcome import Ending
 from headwater.worker.store.connections import deadline_s
 
 SLACK_SECONDS = 10.0
-"""How much longer than its deadlines one round of a part may take: a read blocks for 5 s."""
+"""Time that one round of a part may take in addition to its deadlines, in seconds: a read blocks for 5 s."""
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class Counters:
     received: int = 0
     """Entries read, new and claimed."""
     claimed: int = 0
-    """Of ``received``, entries that another consumer had owned, or that were delayed."""
+    """Received entries that another consumer had owned, or that were delayed."""
     duplicates: int = 0
-    """Of ``claimed``, entries whose owner was silent: they may be handled twice."""
+    """Claimed entries whose owner was silent, so that they may be handled twice."""
     handled: int = 0
     """Deliveries that were acknowledged after their handler returned."""
     failed: int = 0
@@ -66,7 +66,7 @@ class Counters:
 
 
 class ConsumerProgress(NamedTuple):
-    """When the parts of one consumer last made progress.
+    """The times since the parts of one consumer last made progress.
 
     Ages are in seconds, and 0 for a part that has nothing to do, such as a reader without room for more entries.
     """
@@ -74,23 +74,23 @@ class ConsumerProgress(NamedTuple):
     reader_age: float
     """Seconds since the last read that the store answered."""
     settler_age: float
-    """Seconds that settlements have been waiting for the store."""
+    """Seconds for which settlements have been waiting for the store."""
     renewer_age: float
     """Seconds since all leases were renewed."""
     oldest_handler_age: float
-    """Seconds that the oldest running handler has been running."""
+    """Seconds for which the oldest running handler has been running."""
     running: int
-    """How many handlers run."""
+    """Number of handlers that run."""
     owned: int
-    """How many entries it owns: running, waiting for a handler, or being settled."""
+    """Number of entries that it owns: running, waiting for a handler, or being settled."""
     joined: bool = True
-    """Whether it has joined its group; False until the store has answered for the first time."""
+    """True if it has joined its group; False until the store has answered for the first time."""
     hung: str = ""
-    """Why all its handlers hang: no slot is free, and no handler has ended for its ``timeout``, or for ten times
-    the usual duration and at least a minute. Empty while it works."""
+    """Reason why all its handlers hang: no slot is free, and no handler has ended for its ``timeout``, or for ten
+    times the usual duration and at least a minute. Empty while it works."""
 
     def late(self, lease_ms: int) -> list[str]:
-        """Return the parts that are overdue, given the consumer's ``lease`` in milliseconds: ``"reader"``,
+        """Return the names of overdue parts, given the consumer's ``lease`` in milliseconds: ``"reader"``,
         ``"settler"``, ``"lease renewer"``. Handlers may take any time."""
         limit = SLACK_SECONDS + 2 * deadline_s(lease_ms)
         ages = {
@@ -102,7 +102,7 @@ class ConsumerProgress(NamedTuple):
 
 
 class ConsumerStatistics(NamedTuple):
-    """What one consumer has done in this process, and its progress while it runs."""
+    """The counts of one consumer in this process, and its progress while it runs."""
 
     name: str
     """The name of the handler."""
@@ -113,13 +113,13 @@ class ConsumerStatistics(NamedTuple):
     counters: Counters
     """A copy of its counters."""
     progress: ConsumerProgress | None
-    """When its parts last made progress; None while it does not run."""
+    """The progress of its parts; None while it does not run."""
     late: Sequence[str]
-    """Parts that are overdue: ``"reader"``, ``"settler"``, ``"lease renewer"``."""
+    """Names of overdue parts: ``"reader"``, ``"settler"``, ``"lease renewer"``."""
 
 
 class Statistics(NamedTuple):
-    """What a process has done for its app since its start; `App.statistics` returns it.
+    """The counts of a process for its app since its start; `App.statistics` returns it.
 
     >>> import asyncio
     >>> from headwater import App, Stream
@@ -136,9 +136,9 @@ class Statistics(NamedTuple):
     """
 
     published: int
-    """Messages that this process sent through the app. Results of handlers are counted by their consumers."""
+    """Number of messages that this process sent through the app. Consumers count the results of their handlers."""
     consumers: Sequence[ConsumerStatistics]
     """One for each consumer, and for each partition of a consumer, in the order of declaration."""
     loop_delay: float = 0.0
-    """How many seconds the event loop took lately to run what was ready, or has taken so far. It is long while a
-    handler blocks it."""
+    """Seconds that the event loop recently took to run a call that was ready, or has taken so far. It is long while a
+    handler blocks the loop."""

@@ -13,27 +13,28 @@ from headwater.common.durations import milliseconds
 from headwater.errors import DeclarationError, EncodeError, HeadwaterError
 from headwater.groups.settling.adding import Adding, Once, Replicas
 from headwater.groups.settling.settling import Addition
-from headwater.messages import EXPIRES_FIELD, codec_for
+from headwater.messages import codec_for
+from headwater.messages.keys import EXPIRES_FIELD
 from headwater.worker.declare.open_apps import OpenApp, open_apps
 from headwater.worker.declare.scheduled import Scheduled
 
 M = TypeVar("M")
 
 SHORTEST_WINDOW_MS, LONGEST_WINDOW_MS = 10_000, 86_400_000
-"""Bounds of ``dedupe_window``: more than the time for which sending is retried (`publish_retry`), and at most
-what XCFGSET accepts."""
+"""Bounds of ``dedupe_window``, in milliseconds. The least is more than the time for which sending is retried
+(`publish_retry`), and the most is the maximum that XCFGSET accepts."""
 
 REPLICAS_TIMEOUT_MS = 5_000
-"""How long ``wait=`` waits for replicas."""
+"""Maximum time for which ``wait=`` waits for replicas, in milliseconds."""
 
 
 Names: TypeAlias = Callable[[Any], str] | Sequence[str] | None
-"""A name for each of many messages: a function of the message, or a sequence."""
+"""Names of many messages: a function of the message, or a sequence."""
 
 Durations: TypeAlias = (
     str | timedelta | Callable[[Any], str | timedelta] | Sequence[str | timedelta]
 )
-"""A duration for each of many messages: one for all, a function of the message, or a sequence."""
+"""Durations for many messages: one for all, a function of the message, or a sequence."""
 
 
 class Sending(NamedTuple):
@@ -46,7 +47,7 @@ class Sending(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the messages can share a batch with others: there are no options."""
+        """True if the messages can share a batch with others, because they have no options."""
         return self.once is None and self.after_ms is None and self.replicas is None
 
     def adding(self) -> Adding:
@@ -72,17 +73,17 @@ class Stream(Generic[M]):
 
     - ``name``: the key of the stream in the store.
     - ``type``: the type of its messages: a msgspec Struct, a dataclass, a TypedDict or a pydantic model.
-    - ``codec``: how a message is written. ``"fields"``: one field for each attribute; ``"json"`` and
+    - ``codec``: the format of a message. ``"fields"``: one field for each attribute; ``"json"`` and
       ``"msgpack"``: one document in the field ``data``; ``"faststream"`` and ``"faststream-json"``:
       FastStream's formats; ``"bytes"``: the message is the fields themselves, a ``dict[bytes, bytes]`` or
       a ``list[tuple[bytes, bytes]]``.
     - ``maxlen``: each addition trims the stream to about this many entries, even if they were not handled.
       By default the stream is not trimmed.
-    - ``dedupe_window``: how long a ``dedupe`` name of `Stream.send` is remembered, from 10 seconds to a
+    - ``dedupe_window``: time for which a ``dedupe`` name of `Stream.send` is remembered, from 10 seconds to a
       day. A server with idempotent producers remembers the last 10,000 names of a stream. All apps must
       declare the same.
-    - ``partitions``: how many streams this one is split into, 1 to 1,024; each has its own ``maxlen``. All apps
-      must declare the same number.
+    - ``partitions``: number of streams into which this one is split, 1 to 1,024; each has its own ``maxlen``.
+      All apps must declare the same number.
     - ``key``: a function of the message that returns a string, bytes or an integer. The partition is the
       CRC-32 of its text modulo ``partitions``.
 
@@ -93,7 +94,7 @@ class Stream(Generic[M]):
     """
 
     message_optional = False
-    """Whether a handler may have no parameter for the message."""
+    """True if a handler need not have a parameter for the message."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class Stream(Generic[M]):
         self.dedupe_window_ms = milliseconds(
             dedupe_window, what="dedupe_window", least_ms=SHORTEST_WINDOW_MS
         )
-        """How long the server remembers ``dedupe`` names, in milliseconds."""
+        """Time for which the server remembers ``dedupe`` names, in milliseconds."""
         if self.dedupe_window_ms > LONGEST_WINDOW_MS:
             raise DeclarationError(
                 f"stream {name!r}: dedupe_window={dedupe_window!r} is longer than a day, the most that "
@@ -122,13 +123,13 @@ class Stream(Generic[M]):
         self.type = type
         """The type of its messages."""
         self.maxlen = maxlen
-        """About how many entries trimming leaves; None for no trimming."""
+        """Approximate number of entries that trimming leaves; None for no trimming."""
         self.partitions = partitions
-        """How many streams this one is split into; None for a stream without partitions."""
+        """Number of streams into which this one is split; None for a stream without partitions."""
         self.key = key
         """The function that returns a message's key, by which its partition is chosen."""
         self.codec = codec_for(type, codec)
-        """Encodes and decodes messages."""
+        """The codec that encodes and decodes messages."""
         self._apps: WeakSet[OpenApp] = WeakSet()
 
     def __repr__(self) -> str:
@@ -139,7 +140,7 @@ class Stream(Generic[M]):
 
     @property
     def parts(self) -> list[Stream[M]]:
-        """The partitions, each a `Stream`; a list of this stream alone if it has none."""
+        """The partitions, each a `Stream`; a list of only this stream if it has no partitions."""
         if self.partitions is None:
             return [self]
         return [self._part(number) for number in range(self.partitions)]
@@ -167,7 +168,7 @@ class Stream(Generic[M]):
         expires: Any = None,
         single: bool = False,
     ) -> Sending:
-        """Return ``messages`` with the options of `send_many`, or of `send` if there is a ``single`` one. Raises
+        """Return ``messages`` with the options of `send_many`, or with those of `send` if ``single``. Raises
         `HeadwaterError` for invalid options."""
         if wait is not None and (type(wait) is not int or wait < 1):
             raise HeadwaterError(
@@ -236,15 +237,15 @@ class Stream(Generic[M]):
         - ``dedupe``: a name for the message, such as ``"order-17"``. A second message of that name
           within the stream's ``dedupe_window`` is not added, and the id of the first is returned. If the
           connection breaks after a message was sent, only a message with a name is sent again.
-        - ``wait``: how many replicas must have the message before this returns.
-        - ``after``: publish the message after this time, such as ``"10m"``, at most 366 days. Until then no
+        - ``wait``: number of replicas that must have the message before this returns.
+        - ``after``: time after which the message is published, such as ``"10m"``, at most 366 days. Until then no
           group of the stream gets it. Returns a `Scheduled` instead of an id. Any worker with a consumer that
           reads this stream or publishes results to it publishes the message: up to a second late, later if
           no such worker runs, and in any order. With ``dedupe``, a second message of that name is not
           scheduled.
 
-        - ``expires``: how long a handler may take to start, such as ``"10m"``, from now or from when the message
-          is due. A message that was not started in time is dropped; see ``on_expired`` of `ConsumerOptions`.
+        - ``expires``: maximum time until a handler starts, such as ``"10m"``, from now or from the due time. A
+          message that was not started in time is dropped; see ``on_expired`` of `ConsumerOptions`.
 
         Raises `NotSent` if the store is unreachable or refuses writes for more than four seconds;
         `OutcomeUnknown` if the connection broke after the message was sent, so that the store may have added
@@ -298,8 +299,8 @@ class Stream(Generic[M]):
         - ``dedupe``: a function that returns the name of a message, or a sequence with a name for each.
         - ``after``: a duration for all messages, a sequence with a duration for each, or a function of the
           message. Returns a `Scheduled` for each message.
-        - ``expires``: like ``after``, how long handlers may take to start.
-        - ``wait``: how many replicas must have the messages.
+        - ``expires``: maximum time until a handler starts, given in the same ways as ``after``.
+        - ``wait``: number of replicas that must have the messages.
 
         Raises what `Stream.send` raises. After `NotSent`, `OutcomeUnknown` and `NotReplicated`, ``error.added``
         has the ids of the messages that were added. The call is not a transaction.
@@ -328,7 +329,7 @@ class Stream(Generic[M]):
         expires: str | timedelta | None = None,
     ) -> Scheduled: ...
     def publish(self, message: M, **options: Any) -> str | Scheduled:
-        """The same as `Stream.send`, for code without an event loop: a script, a thread, a handler that is
+        """Do the same as `Stream.send`, for code without an event loop: a script, a thread, a handler that is
         not ``async``. Needs ``with app:`` or a running worker.
 
         >>> from headwater import App
@@ -362,7 +363,7 @@ class Stream(Generic[M]):
         expires: Durations | None = None,
     ) -> list[Scheduled]: ...
     def publish_many(self, messages: Iterable[M], **options: Any) -> list[str] | list[Scheduled]:
-        """The same as `Stream.send_many`, for code without an event loop."""
+        """Do the same as `Stream.send_many`, for code without an event loop."""
         sent: list[str] | list[Scheduled] = self._app().publish_many(self, messages, **options)
         return sent
 
@@ -377,13 +378,13 @@ class Stream(Generic[M]):
         return await self._app().cancel(self, scheduled_id)
 
     def cancel_blocking(self, scheduled_id: str) -> bool:
-        """The same as `Stream.cancel`, for code without an event loop."""
+        """Do the same as `Stream.cancel`, for code without an event loop."""
         return self._app().cancel_blocking(self, scheduled_id)
 
     def _app(self) -> OpenApp:
         """Return the app through which to publish: the open app that declares this stream, or the only open
-        app. If none is open, return the app that declares it. Raises `HeadwaterError` if there is none, or
-        more than one."""
+        app. If none is open, return the app that declares it. Raises `HeadwaterError` unless there is exactly
+        one such app."""
         candidates = [app for app in open_apps() if app in self._apps] or open_apps()
         candidates = candidates or [*self._apps]
         if len(candidates) == 1:
@@ -401,7 +402,7 @@ class Stream(Generic[M]):
 def _durations(
     given: Any, messages: Sequence[Any], option: str, *, single: bool, least_ms: int
 ) -> list[int]:
-    """Return a duration for each message, in milliseconds: ``given`` may be one for all."""
+    """Return a duration for each message, in milliseconds. ``given`` may be one duration for all."""
     alike = single or isinstance(given, str | timedelta)
     each = [given] * len(messages) if alike else _each(given, messages, option, "a duration")
     known = {one: milliseconds(one, what=option, least_ms=least_ms) for one in set(each)}
@@ -409,7 +410,7 @@ def _durations(
 
 
 def _each(given: Any, messages: Sequence[Any], option: str, what: str) -> list[Any]:
-    """Return what ``given`` is for each message: a function of the message, or a sequence of values."""
+    """Return the value of ``given`` for each message. It is a function of the message, or a sequence of values."""
     if callable(given):
         return [given(message) for message in messages]
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
@@ -470,7 +471,7 @@ def partition_of(key: object, partitions: int) -> int:
 
 
 def check_partitions(stream: str, partitions: object, key: object) -> None:
-    """Raise `DeclarationError` for a wrong number of partitions, a missing key, or an unsuitable name."""
+    """Raise `DeclarationError` for an invalid number of partitions, a missing key, or an unsuitable name."""
     if partitions is None:
         if key is not None:
             raise DeclarationError(

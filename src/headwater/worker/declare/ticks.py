@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypedDict
 
 from headwater.errors import DeclarationError, DecodeError, EncodeError
 from headwater.groups.settling.ticks import GROUP
-from headwater.messages import RESERVED, MessageCodec, Pairs
+from headwater.messages.codecs import MessageCodec
+from headwater.messages.keys import RESERVED, Pairs
 from headwater.worker.declare.declaration import Consumer, declare, known
 from headwater.worker.declare.delivery import Delivery
 from headwater.worker.declare.retry import Backoff
@@ -34,24 +35,24 @@ class ScheduleOptions(TypedDict, total=False):
     `ConsumerOptions`."""
 
     missed: Missed
-    """Which ticks are added that are late by more than a minute, because no worker ran: ``"last"``, the default, only
-    the last one; ``"skip"``, none; ``"all"``, the last 1,000."""
+    """Choice of missed ticks to add, which are late by more than a minute because no worker ran: ``"last"``, the
+    default, only the last one; ``"skip"``, none; ``"all"``, the last 1,000."""
     name: str
     """The name of the stream of ticks. By default the names of the app and the function: ``shop.sweep``."""
     claim_after: str | timedelta
-    """How long an owner may be silent before another worker claims its tick."""
+    """Maximum time for which an owner may be silent before another worker claims its tick."""
     lease: str | timedelta
-    """How long a renewal of an owned tick is valid."""
+    """Time for which a renewal of an owned tick is valid."""
     concurrency: int
-    """How many ticks one process handles at a time."""
+    """Maximum number of ticks that one process handles at a time."""
     retry: Backoff | None
-    """How long a tick waits after the function raised."""
+    """Retry policy: the wait of a tick after the function raised."""
     max_deliveries: int
-    """After how many failed deliveries a tick becomes a dead letter."""
+    """Number of failed deliveries after which a tick becomes a dead letter."""
     max_crashes: int
-    """How many processes a tick may kill while it runs alone, before it becomes a dead letter."""
+    """Number of processes that a tick may kill while it runs alone, before it becomes a dead letter."""
     timeout: str | timedelta | None
-    """How long the function may run before it is cancelled. Only for ``async`` functions."""
+    """Maximum time for which the function may run before it is cancelled. Only for ``async`` functions."""
     into: Stream[Any] | None
     """The stream to which results are published, in one step with the acknowledgement."""
     dead: str | None
@@ -59,7 +60,7 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 class _Codec(MessageCodec):
-    """Reads ticks. Workers write them, with their times as ids."""
+    """Decodes ticks. Workers write them, with their times as ids."""
 
     name = "tick"
 
@@ -77,7 +78,7 @@ class _Codec(MessageCodec):
 
 
 class TickStream(Stream[Tick]):
-    """A stream of ticks. Its ids are their times."""
+    """A stream of ticks. The ids are the times of the ticks."""
 
     message_optional = True
 

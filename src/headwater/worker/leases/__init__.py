@@ -1,4 +1,4 @@
-"""How a process shows that it lives: it renews what it owns, or its supervisor does so for it.
+"""Renews the leases of a process, which shows that it lives. The process does so, or its supervisor for it.
 
 It imports store and declare. Start with lease.py.
 """

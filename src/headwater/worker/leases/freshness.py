@@ -3,9 +3,9 @@
 Rule 1. An entry that was renewed less than ``claim_after`` ago still belongs to this process.
 Rule 2. After that time no handler begins before all entries were renewed and the lost ones dropped.
         Otherwise a process that was suspended would handle entries that others have handled meanwhile.
-Rule 3. The same holds for the entries of a read during which the process was suspended: the store may have
-        delivered them long ago.
-Rule 4. If the store does not permit this consumer to renew, handlers run nevertheless: at least once.
+Rule 3. The same holds for the entries of a read during which the process was suspended, because the store may
+        have delivered them long ago.
+Rule 4. If the store does not permit this consumer to renew, handlers run nevertheless (at least once).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Freshness:
         slot: LeaseSlot = NO_SLOT,
     ) -> None:
         self.renewed_at = clock.monotonic()
-        """When the last successful renewal began, by the worker's monotonic clock in seconds."""
+        """Time when the last successful renewal began, by the worker's monotonic clock in seconds."""
         self.until = self.renewed_at + claim_after_ms / 1000
-        """The time up to which all entries surely belong to this process, by the same clock."""
+        """Time until which all entries certainly belong to this process, by the same clock."""
         self.now = clock.monotonic
         self._name = name
         self._lease = lease_ms / 1000
@@ -48,15 +48,15 @@ class Freshness:
         self._slot = slot
         self._renewing = asyncio.Lock()
         self._suspended_at = -inf
-        """When a renewal last came more than a lease after the one before."""
+        """Time of the last renewal that came more than a lease after the one before, by the same clock."""
         self._needed = self._done = 0
-        """How often `read` found that a renewal is necessary, and how many of these were done."""
+        """Number of times that `read` found a renewal necessary, and the number of these that were done."""
         self._writing = threading.Lock()
 
     def renewed(self, began: float, *, lost: bool = False) -> None:
         """Record a successful renewal that was sent at ``began``. Called from any thread.
 
-        If entries were ``lost``, this does not count as fresh, because they are dropped a little later.
+        If entries were ``lost``, the others do not count as fresh, because the lost ones are dropped only later.
         """
         self._slot.renewed(began)
         with self._writing:
@@ -70,7 +70,7 @@ class Freshness:
             self._say_suspended(late)
 
     def _last_renewed(self) -> float:
-        """Return when this process or its supervisor last renewed."""
+        """Return the time when this process or its supervisor last renewed."""
         return max(self.renewed_at, self._slot.by_supervisor())
 
     def _say_suspended(self, late: float) -> None:
@@ -82,7 +82,7 @@ class Freshness:
         )
 
     def read(self, sent: float) -> None:
-        """Record that a command sent at ``sent`` has returned entries. No handler of them has begun."""
+        """Record that a command sent at ``sent`` has returned entries. None of their handlers has begun."""
         if self.stale or self._suspended_at >= sent:
             with self._writing:
                 self._needed += 1
@@ -90,12 +90,12 @@ class Freshness:
 
     @property
     def stale(self) -> bool:
-        """Whether other workers may own this process's entries."""
+        """True if other workers may own this process's entries."""
         return self.now() > self.until
 
     async def restored(self) -> None:
-        """Renew if that is necessary, and return when no lost entry is left. Check `stale` again afterwards: a read
-        may have returned meanwhile."""
+        """Renew if necessary, and return when all lost entries are dropped. The caller checks `stale` again afterwards,
+        because a read may have returned meanwhile."""
         async with self._renewing:
             began, needed = self.now(), self._needed
             if began <= self.until:

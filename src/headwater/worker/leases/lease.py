@@ -1,12 +1,12 @@
 """Renews the leases of the entries that a process owns, whether their handlers run or not.
 
-Rule 1. Three times per lease, all entries that a consumer still owns are renewed; and with them the reader's
-        key of an ordered group. What is due for several consumers goes in one request.
+Rule 1. Three times per lease, all entries that a consumer still owns are renewed, and with them the reader's
+        key of an ordered group. Renewals that are due for several consumers go in one request.
 Rule 2. A thread with its own connection renews for all consumers, so that a handler that blocks the event loop does
         not lose its lease. In tests, where the clock stops between two advances, a task renews.
 Rule 3. Only a reply of the server means that a lease is lost. A broken connection does not.
-Rule 4. A reply must arrive before the next renewal is due, within at least a second. The second renewal in a row
-        that fails is logged as a warning: others may claim the entries.
+Rule 4. A reply must arrive before the next renewal is due, but always has at least a second. The second renewal in
+        a row that fails is logged as a warning, because others may claim the entries.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 EARLY = 0.1
-"""A renewal is sent up to this part of its interval early, together with others."""
+"""Fraction of its interval by which a renewal may be sent early, together with others."""
 
 IDLE_SECONDS = 1.0
-"""How often a renewer without consumers looks for some."""
+"""Interval at which a renewer without consumers looks for some, in seconds."""
 
 Ended = Callable[[str, BaseException | None], None]
 """Called in the event loop if the renewer ends without having been stopped."""
 
 MISSES_SAID = 2
-"""How many renewals in a row must fail before this is logged. A single one is harmless: the next one is in
-time."""
+"""Number of renewals in a row that must fail before this is logged. A single one is harmless, because the next
+one is in time."""
 
 
 class LeaseTable(Protocol):
@@ -55,19 +55,19 @@ class LeaseTable(Protocol):
 
     owned: dict[bytes, Owned]
     reading: ReaderLease | None
-    """The reader's lease of an ordered consumer; else None."""
+    """The reader's lease of an ordered consumer; otherwise None."""
 
     def unread(self) -> bool:
-        """Return whether a large reply with further entries is under way. They are renewed as well."""
+        """Return whether a large reply with further entries is under way. Those entries are renewed as well."""
         ...
 
     @property
     def member(self) -> Member | None:
-        """The member that owns them, once the group is joined; else None."""
+        """The member that owns the entries; None until the group is joined."""
         ...
 
     def lost(self, entries: Sequence[Owned]) -> None:
-        """Called with entries that a renewal found to be owned by others."""
+        """Give up entries that a renewal found to be owned by others."""
 
 
 class LostLeases(NamedTuple):
@@ -75,9 +75,9 @@ class LostLeases(NamedTuple):
 
     entries: Sequence[Owned] = ()
     reading: bool = False
-    """For an ordered consumer: another process is the reader."""
+    """True if another process is the reader of an ordered consumer."""
     asked: bool = False
-    """The store was asked: there was something to renew."""
+    """True if the store was asked, because there was something to renew."""
 
     def __bool__(self) -> bool:
         return bool(self.entries) or self.reading
@@ -105,7 +105,7 @@ def renewal(table: LeaseTable) -> Operation[LostLeases]:
 
 
 def drop(table: LeaseTable, lost: LostLeases) -> None:
-    """Give up lost leases. Called in the event loop's thread."""
+    """Give up lost leases. It must be called in the event loop's thread."""
     if lost.reading and table.reading is not None:
         table.reading.lose()
     table.lost(lost.entries)
@@ -146,8 +146,8 @@ class Misses:
         return pause
 
     def renewed(self, *, asked: bool) -> float:
-        """Record that a renewal succeeded; ``asked``: the store was asked, as there was something to renew. Return
-        the seconds to wait before the next one."""
+        """Record that a renewal succeeded. ``asked`` is true if there was something to renew, so that the store was
+        asked. Return the seconds to wait before the next renewal."""
         self._renewed_at = self._clock.monotonic()
         self._said = False
         self._pause.reset()
@@ -176,7 +176,7 @@ class Leased:
         self.table = table
         self.stream = stream
         self.seconds = lease_ms / 3000
-        """The time between two renewals."""
+        """Time between two renewals, in seconds."""
         self.misses = Misses(name, seconds=self.seconds, clock=clock, connections=connections)
         self.fresh = fresh
         self.ended = ended
@@ -194,7 +194,7 @@ class Leased:
 
 
 class Renewer:
-    """Renews for the consumers in `leased`: the part that its two kinds have in common."""
+    """Renews for the consumers in `leased`. This is the common part of the two kinds of renewers."""
 
     def __init__(self, *, clock: Timers, connections: Connections) -> None:
         self.leased: dict[Leased, None] = {}
@@ -206,12 +206,12 @@ class Renewer:
         self.leased = {**self.leased, one: None}  # the thread may iterate over the former one
 
     def remove(self, one: Leased) -> None:
-        """Renew no more for a consumer."""
+        """Stop renewing for a consumer."""
         self.leased = {other: None for other in self.leased if other is not one}
         one.misses.renewed(asked=False)
 
     def _due(self, now: float) -> list[list[Leased]]:
-        """Return the consumers whose leases are due, or almost, by node: one that is away does not delay others."""
+        """Return the consumers whose leases are due, or almost, by node: a node that is away does not delay others."""
         nodes: dict[object, list[Leased]] = {}
         for one in self.leased:
             if one.due <= now + EARLY * one.seconds:
@@ -254,14 +254,14 @@ class ThreadRenewer(Renewer):
 
     def start(self) -> None:
         """Start the thread, after the consumers were added."""
-        # Here and not in the thread: of two threads that import it at once, one would find half of it.
+        # Import it here and not in the thread: if two threads import it at once, one finds half of it.
         import redis.backoff  # noqa: F401
 
         self._thread.start()
 
     async def close(self) -> None:
-        """Stop renewing, and wait until the thread has closed its connection, at most a second: it may be stuck
-        in a command."""
+        """Stop renewing, and wait until the thread has closed its connection, but at most a second, because it may
+        be stuck in a command."""
         self._thread.stop()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 1.0)
 

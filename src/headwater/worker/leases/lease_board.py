@@ -1,20 +1,20 @@
-"""The leases of a worker process that its supervisor renews while the process itself cannot.
+"""Lets the supervisor renew the leases of a worker process while the process itself cannot.
 
     worker process: LeaseSlot.renewed ──▶ shared memory ◀── SupervisorRenewer, in the supervisor
                                                             │ overdue, and the process runs: renews for it
                                                             │ overdue, and it is stopped: says that it lives
 
-A handler that holds the interpreter's lock (GIL) stops every thread of its process, also the one that renews leases.
-The process lives, so it keeps its entries.
+A handler that holds the interpreter's lock (GIL) stops every thread of its process, including the one that renews
+leases. The process lives, so it keeps its entries.
 
-Rule 1. The memory has only times. Which entries a consumer owns, the store knows: so nothing is written for a
-        message, and entries of a reply that the process has not read yet are renewed too.
+Rule 1. The memory has only times. The store knows which entries a consumer owns. So nothing is written for a message,
+        and entries of a reply that the process has not read yet are renewed too.
 Rule 2. The supervisor renews for a process that runs: /proc shows that it is not stopped, and that its threads use
         the processor or wait in turns (a thread that waits for the lock wakes every few milliseconds).
 Rule 3. Entries of a process that is stopped or frozen are not renewed, and others claim them after ``claim_after``.
-        Before that the supervisor says that their owner has not died (`groups.poison.heard`).
-Rule 4. A process whose handlers all have a ``timeout`` is killed if the lock is held for longer: its own event loop
-        cannot see that the time has passed.
+        Before that the supervisor records that their owner has not died (`reading.poison.heard`).
+Rule 4. A process whose handlers all have a ``timeout`` is killed if the lock is held for longer, because its own event
+        loop cannot see that the time has passed.
 Rule 5. Without /proc (not on Linux) the supervisor renews nothing.
 """
 
@@ -49,26 +49,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 SLOTS: Final = 4_096
-"""How many consumers of one process the memory has room for. It is not used before it is written."""
+"""Number of consumers of one process for which the memory has room. Memory that is never written is not used."""
 
 TICKS: Final = SLOTS - 1
-"""The slot in which the process writes when its threads last ran."""
+"""The slot in which the process writes the time when its threads last ran."""
 
 OVERDUE_SECONDS = 3.0
-"""How much longer than the longest timeout the lock may be held: a busy machine may stop all threads for a while."""
+"""Time for which the lock may be held beyond the longest timeout, in seconds: a busy machine may stop all threads."""
 
 SAID_SECONDS = 1.0
-"""A shorter silence is not logged: a busy machine causes it too."""
+"""Minimum silence that is logged, in seconds. A busy machine causes a shorter one too."""
 
 LOOKS, LOOK_SECONDS = 4, 0.02
-"""How often, and at which interval, it is checked whether a process does anything."""
+"""Number of checks whether a process does anything, and the interval between them, in seconds."""
 
 _TIMES = struct.Struct("dd")
-"""When the process renewed last, and when its supervisor did, by the monotonic clock that they share."""
+"""The times of the last renewals by the process and by its supervisor, by the monotonic clock that they share."""
 
 
 class LeaseReport(NamedTuple):
-    """A consumer of a worker process, as it is reported to the supervisor."""
+    """A consumer of a worker process, as the process reports it to the supervisor."""
 
     slot: int
     stream: str
@@ -78,7 +78,7 @@ class LeaseReport(NamedTuple):
     lease_ms: int
     ordered: bool
     longest_ms: int | None
-    """How long its handlers may hold the interpreter's lock: their timeout, 0 in pool processes; None for any time."""
+    """Maximum time to hold the interpreter's lock: the handlers' timeout, 0 in pool processes, None for no limit."""
 
 
 class Board:
@@ -88,7 +88,7 @@ class Board:
         self._memory = mmap.mmap(descriptor, SLOTS * _TIMES.size)
 
     def times(self, slot: int) -> tuple[float, float]:
-        """Return when the process renewed this consumer's leases, and when the supervisor did."""
+        """Return the times when the process and the supervisor last renewed this consumer's leases."""
         by_process, by_supervisor = _TIMES.unpack_from(self._memory, slot * _TIMES.size)
         return by_process, by_supervisor
 
@@ -104,7 +104,7 @@ class Board:
 def board_file() -> int:
     """Return the descriptor of an empty file in memory, for a `Board`.
 
-    It is not on a disk: a page that a full disk has no room for would end the process that writes to it (SIGBUS).
+    It is not on a disk: a write to a page for which a full disk has no room would end the process (SIGBUS).
     """
     if not hasattr(os, "memfd_create"):  # not on Linux, where nothing is renewed (rule 5)
         with tempfile.TemporaryFile() as file:
@@ -129,7 +129,7 @@ class LeaseSlot:
             self._board.renewed(self._number, at)
 
     def by_supervisor(self) -> float:
-        """Return when the supervisor last renewed for this process; 0 if it never did."""
+        """Return the time when the supervisor last renewed for this process; 0 if it never did."""
         return 0.0 if self._board is None else self._board.times(self._number)[1]
 
 
@@ -137,18 +137,18 @@ NO_SLOT = LeaseSlot()
 
 
 class Told(Protocol):
-    """What a worker process has reported."""
+    """The reports of a worker process to its supervisor."""
 
     board: Board
     url: str | None
     """The address of its store; None while it is unknown."""
     silence: str
-    """Why it does not report."""
+    """Reason why it does not report; empty while it does."""
     leases: dict[int, LeaseReport]
 
 
 class SupervisorRenewer:
-    """Renews for one worker process. ``name`` is its name in the log; ``alone``: it handles suspects only."""
+    """Renews for one worker process. ``name`` is its name in the log. With ``alone``, it handles only suspects."""
 
     def __init__(self, pid: int, told: Told, *, name: str, alone: bool) -> None:
         self._pid = pid
@@ -159,22 +159,20 @@ class SupervisorRenewer:
         self._client: redis.asyncio.Redis | None = None
         self._members: dict[int, Member] = {}
         self._said: dict[int, set[tuple[bytes, int]]] = {}
-        """Deliveries of a stopped process, of which the store knows that it lives."""
+        """Slot → deliveries for which the store already knows that their stopped owner lives."""
         self._silent = False
 
     async def run(self) -> None:
-        """Look until cancelled, and do what is necessary."""
+        """Check the leases until cancelled, and renew or kill as necessary."""
         try:
-            # Now, because it takes longer than a short lease.
+            # Import it now, because that takes longer than a short lease.
             await asyncio.to_thread(import_module, "redis.asyncio")
             while True:
                 leases = [one.lease_ms / 1000 for one in self._told.leases.values()]
                 await asyncio.sleep(max(0.02, min(1.0, min(leases, default=6.0) / 6)))
                 try:
                     await self._look()
-                except (
-                    Exception
-                ) as error:  # the process tries it as well, and reports what it meets
+                except Exception as error:  # the process tries it as well, and reports the error
                     log.debug("the leases of %s cannot be renewed: %s", self._name, error)
                     await self._close()
         finally:
@@ -235,7 +233,7 @@ class SupervisorRenewer:
         return now - self._board.times(one.slot)[0]
 
     async def _runs(self) -> bool | None:
-        """Return whether the process runs (rule 2), or None if it has ended or nothing is known."""
+        """Return whether the process runs (rule 2); None if it has ended or nothing is known."""
         before = None
         for _ in range(LOOKS):
             life = _life(self._pid)
@@ -285,11 +283,11 @@ class SupervisorRenewer:
 
 
 def _renewed(one: LeaseReport, member: Member) -> Operation[bool]:
-    """Renew the reader's key of an ordered consumer, and what the consumer owns. Return False if it is not the
-    reader: it has lost the key, or has let another process read."""
+    """Renew the entries that a consumer owns, and the reader's key if it is ordered. Return False if it is not the
+    reader, because it has lost the key or let another process read."""
     reads = True
     if one.ordered:
-        # Not the key of another reader, which may have died.
+        # Do not renew the key of another reader, which may have died.
         reads = yield from is_reader(member)
         reads = reads and (yield from keep_reader_key(member, ttl_ms=one.claim_after_ms))
     rows = yield from owned(member)
@@ -298,17 +296,17 @@ def _renewed(one: LeaseReport, member: Member) -> Operation[bool]:
 
 
 class _Life(NamedTuple):
-    """What /proc shows of a process."""
+    """The state of a process in /proc."""
 
     stopped: bool
     ready: bool
-    """One of its threads runs, or waits for a processor."""
+    """True if one of its threads runs, or waits for a processor."""
     marks: int
-    """Grows while any of its threads does anything."""
+    """A number that grows while any of its threads does anything."""
 
 
 def _life(pid: int) -> _Life | None:
-    """Return the state of a process; None if it has ended, or there is no /proc. Source: proc(5)."""
+    """Return the state of a process; None if it has ended, or without /proc. Source: proc(5)."""
     states, marks = "", 0
     try:
         for thread in (Path("/proc") / str(pid) / "task").iterdir():

@@ -3,8 +3,8 @@
 Rule 1. The lease renewer renews the reader's key with the leases of entries. The key expires after
         ``claim_after``.
 Rule 2. The key counts as lost when the store reports it, and when it may have expired. Then handlers are
-        cancelled before another process begins. One that lets another process read releases it (`ordered_fetch`,
-        rule 4), and its handlers go on.
+        cancelled before another process begins. A process that lets another one read releases the key
+        (`ordered_fetch`, rule 4), and its handlers go on.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ class ReaderLease:
     ) -> None:
         self.ttl_ms = ttl_ms
         self.until = 0.0
-        """When the key may expire, by the worker's monotonic clock in seconds."""
+        """Time at which the key may expire, by the worker's monotonic clock in seconds."""
         self._clock = clock
         self._lost = lost
         self._by_supervisor = by_supervisor
         self._has = False
         self._taken = 0
-        """How often this process has taken the lease."""
+        """Number of times that this process has taken the lease."""
         self._timer: Timer | None = None
 
     @property
     def held(self) -> bool:
-        """Whether this process has the lease."""
+        """True while this process has the lease."""
         return self._has and self._left() > 0
 
     def _left(self) -> float:
-        """Return for how many seconds the key lasts; its supervisor may have renewed it too."""
+        """Return the seconds for which the key still lasts. The supervisor may have renewed it too."""
         self.until = max(self.until, self._by_supervisor() + self.ttl_ms / 1000)
         return self.until - self._clock.monotonic()
 
     def took(self, began: float) -> None:
-        """Record that this process has the lease, by a command that was sent at ``began``."""
+        """Record that this process has taken the lease, by a command that was sent at ``began``."""
         self._has = True
         self._taken += 1
         self.until = began + self.ttl_ms / 1000

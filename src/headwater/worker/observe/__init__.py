@@ -1,4 +1,4 @@
-"""What is counted, logged and reported about a worker. Nothing here changes what happens to an entry.
+"""Counts, logs and reports the work of a worker. Nothing here changes the outcome of an entry.
 
 It imports declare, leases and settle. Start with telemetry.py.
 """

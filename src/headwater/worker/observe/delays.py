@@ -1,10 +1,10 @@
-"""Measures, in a thread, how late this process runs, and says why: the store is not always the cause of a timeout.
+"""Measures in a thread how late this process runs, and finds the cause: a timeout is not always the store's fault.
 
     the thread wakes late ──▶ the process was stopped, or a handler held the interpreter's lock (GIL)
     the thread is on time, and the event loop does not answer it ──▶ a handler blocks the event loop
 
 Rule 1. A thread that waits for the lock wakes every few milliseconds (CPython's switch interval), which the kernel
-        counts as its context switches. In a process that is stopped it has none.
+        counts as context switches of the thread. In a stopped process it has none.
 Rule 2. A pause is logged once, with the handlers that ran. A timeout of a command during a pause, or just after it, is
         not an outage of the store (`Availability`).
 """
@@ -27,25 +27,25 @@ log = logging.getLogger("headwater.worker")
 
 TICK_SECONDS = 0.25
 LATE_SECONDS = 1.0
-"""Shorter pauses are not reported: no deadline of a worker is shorter."""
+"""Minimum pause that is reported, in seconds. No deadline of a worker is shorter."""
 
 AFTERMATH_SECONDS = 1.0
-"""How long after a pause its timeouts arrive."""
+"""Seconds after a pause within which its timeouts arrive."""
 
 SWITCHES_PER_SECOND = 20.0
-"""A thread with fewer context switches in a second was stopped: one that waits for the lock has 200."""
+"""Context switches per second below which a thread was stopped. A thread that waits for the lock has 200."""
 
 NAMED = 3
 
 Running = Sequence[tuple[str, Owned]]
-"""Handlers that run: name and entry."""
+"""The running handlers, each with its name and its entry."""
 
 
 class _Usage(NamedTuple):
     switches: int
-    """Context switches of the thread that measures; where the system does not tell, those of the process."""
+    """Context switches of the thread that measures, or of the process if the system does not report the thread's."""
     suspended: float
-    """For how many seconds the machine was suspended since its start. The monotonic clock does not count them."""
+    """Seconds for which the machine was suspended since its start. The monotonic clock does not count them."""
 
 
 def _usage(thread: int | None) -> _Usage:
@@ -64,8 +64,8 @@ def _switches(thread: int | None) -> int:
 
 
 class ProcessDelays:
-    """The delays of one process. ``running`` returns the handlers that run, in any thread. ``blocked`` is called with a
-    sentence while the event loop is blocked, ``ticked`` with the time whenever threads of the process run."""
+    """The delays of one process. ``running`` returns the running handlers, in any thread. ``blocked`` is called with a
+    sentence while the event loop is blocked, and ``ticked`` with the time whenever threads of the process run."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class ProcessDelays:
         self._ticked_at = time.monotonic()
         self._usage = _usage(None)
         self._asked_at: float | None = None
-        """When the event loop was asked; None when it has answered."""
+        """Time when the event loop was asked; None once it has answered."""
         self._said: str | None = None
-        """What was logged about the block that lasts."""
+        """The sentence that was logged about the current block; None without one."""
         self._last: tuple[float, str] | None = None
-        """The end of the last pause, and the sentence about it."""
+        """End of the last pause, and the sentence about it; None before the first pause."""
         self._delay = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headwater-delays", daemon=True)
@@ -102,12 +102,12 @@ class ProcessDelays:
 
     @property
     def loop_delay(self) -> float:
-        """How many seconds the event loop took to run a call that was ready, or has taken so far."""
+        """Seconds that the event loop took to run a call that was ready, or has taken so far."""
         asked = self._asked_at
         return self._delay if asked is None else max(self._delay, time.monotonic() - asked)
 
     def cause(self) -> str | None:
-        """Return why this process did not run a moment ago, in a sentence; None if it did."""
+        """Return a sentence that says why this process did not run a moment ago; None if it ran."""
         with self._lock:
             self._look()
             if self._said is not None:
@@ -133,7 +133,7 @@ class ProcessDelays:
                     return  # the event loop was closed meanwhile
 
     def _look(self) -> None:
-        """Check whether the process did not run since the last tick."""
+        """Check whether the process was paused since the last tick."""
         now, usage = time.monotonic(), self._used()
         late = now - self._ticked_at - TICK_SECONDS
         asleep = usage.suspended - self._usage.suspended
@@ -161,7 +161,7 @@ class ProcessDelays:
         log.warning("%s", text)
 
     def _ask(self) -> None:
-        """Ask the event loop to answer; if it has not answered for long, say which handler blocks it."""
+        """Ask the event loop to answer. If it has not answered for long, log the handler that blocks it."""
         now = self._ticked_at
         if self._asked_at is None:
             self._asked_at = now
@@ -181,7 +181,7 @@ class ProcessDelays:
         self._blocked(text)
 
     def _answer(self) -> None:
-        """In the event loop: it runs again."""
+        """Record that the event loop runs again. Called in the event loop."""
         with self._lock:
             if self._asked_at is None:
                 return
@@ -204,7 +204,7 @@ class ProcessDelays:
         return "code outside of handlers" if task is None else f"task {task.get_name()!r}"
 
     def _handlers(self, since: float) -> str:
-        """Return the handlers that began before ``since``, the oldest first."""
+        """Return the handlers that began before ``since``, oldest first."""
         found = sorted(self._all(), key=lambda one: one[1].began)
         found = [one for one in found if one[1].began <= since] or found
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headwater.groups.settling.settling import How, Settlement
-from headwater.messages import error_text
+from headwater.messages.dead import error_text
 from headwater.worker.declare.declaration import Consumer
 from headwater.worker.declare.delivery import Delivery
 from headwater.worker.declare.outcome import (

@@ -1,4 +1,4 @@
-"""``headwater work --health 127.0.0.1:9100``: reports over HTTP whether every worker makes progress.
+"""Reports over HTTP whether every worker makes progress: ``headwater work --health 127.0.0.1:9100``.
 
     GET /healthz ──▶ 200 {"status": "ok",   "workers": [...]}
                      503 {"status": "late", "workers": [...]}
@@ -7,7 +7,7 @@
 
 Rule 1. A worker is healthy while its reader, its settler and its lease renewer finish their rounds in time. A
         process that runs without making progress is not healthy.
-Rule 2. A handler may run for any time, and the response shows its age; but a consumer of which all handlers hang
+Rule 2. A handler may run for any time, and the response shows its age. But a consumer whose handlers all hang
         (`SlowHandlers.hung`) is not healthy.
 Rule 3. The size and the time of a request are limited, and the number of clients.
 """
@@ -30,7 +30,7 @@ PATH = "/healthz"
 METRICS_PATH = "/metrics"
 
 SILENT_SECONDS = 10.0
-"""After this time without a report, a worker's event loop is blocked. A worker reports every second."""
+"""Seconds without a report after which a worker's event loop counts as blocked. A worker reports every second."""
 
 REQUEST_SECONDS = 5.0
 REQUEST_BYTES = 8_192
@@ -75,8 +75,8 @@ def _hung(workers: Sequence[WorkerHealth]) -> bool:
 
 
 class Health:
-    """Answers HTTP requests with the health of the workers that ``look`` returns, and with what ``metrics`` makes
-    of it, which may raise `HeadwaterError`."""
+    """Answers HTTP requests with the health of the workers, which ``look`` returns, or with the text that ``metrics``
+    makes of it. ``metrics`` may raise `HeadwaterError`."""
 
     def __init__(
         self,

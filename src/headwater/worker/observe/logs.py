@@ -15,7 +15,7 @@ from headwater.server.log import JsonFormatter, LogHandler, TextFormatter
 
 
 class LogLevel(StrEnum):
-    """The least severe lines that are written."""
+    """The lowest level of lines that are written."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -31,8 +31,8 @@ class LogFormat(StrEnum):
 
 
 class WorkerTextFormatter(TextFormatter):
-    """Formats time, level, process, logger and message. The process is shown because several write to one standard
-    error."""
+    """Formats time, level, process, logger and message. The process is shown because several processes write to one
+    standard error."""
 
     def head(self, record: logging.LogRecord) -> str:
         return f"{super().head(record)} [{record.process}] {record.name}:"
@@ -51,5 +51,5 @@ _configured: tuple[LogLevel, LogFormat] | None = None
 
 
 def configured() -> tuple[LogLevel, LogFormat] | None:
-    """Return with what `configure_logging` was called in this process, for its pool processes; None if it was not."""
+    """Return the arguments of `configure_logging` in this process, for pool processes; None if it was not called."""
     return _configured

@@ -10,11 +10,11 @@ from headwater.worker.declare.statistics import Counters
 log = logging.getLogger("headwater.worker")
 
 SHOWN = 5
-"""How many ids a warning shows, of all that it counts."""
+"""Maximum number of ids that a warning shows."""
 
 
 class Losses:
-    """The entries that one consumer of one process found lost, counted in ``counters``."""
+    """Records the entries that one consumer of one process found lost, and counts them in ``counters``."""
 
     def __init__(self, stream: str, group: str, counters: Counters) -> None:
         self.stream = stream
@@ -41,7 +41,7 @@ class Losses:
         )
 
     def unread(self, count: int) -> None:
-        """Record how many entries were gone before the group read them."""
+        """Record the number of entries that were gone before the group read them."""
         if not count:
             return
         self.counters.gone_unread += count

@@ -1,7 +1,7 @@
 """Metrics of worker processes for Prometheus, served by ``headwater work --health`` at ``/metrics``.
 
-Counters are the fields of `statistics.Counters`, gauges those of `statistics.ConsumerProgress`, and their texts are those
-of the fields. A process that is started again begins at 0, as Prometheus expects.
+Counters are the fields of `statistics.Counters`, gauges those of `statistics.ConsumerProgress`. Their help texts are
+the docstrings of the fields. A process that is started again begins at 0, as Prometheus expects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.worker.declare.statistics import ConsumerProgress, Counters, Stat
 from headwater.worker.observe.health import WorkerHealth
 
 _NO_METRICS: Final = ("joined", "hung")
-"""Fields of a progress report that are not numbers."""
+"""Fields of a progress report that are not metrics."""
 
 _LABELS = ("worker", "stream", "group")
 

@@ -1,7 +1,7 @@
 """The pipe over which a worker process reports to its supervisor: one line of JSON for each event.
 
     ["joined", stream, group]     this process has joined the group
-    ["refused", stream, group]    it could not join, for a reason that waiting does not change
+    ["refused", stream, group]    it could not join, for a reason that waiting does not resolve
     ["store", url]                the address of its store
     ["holds", {…}]                a consumer whose leases it renews: a `lease_board.LeaseReport`
     ["blocked", sentence]         its event loop is blocked
@@ -38,22 +38,22 @@ from headwater.worker.leases.lease_board import (
 )
 
 GROUP = tuple[str, str]
-"""Stream and group."""
+"""A group, as the names of the stream and of the group."""
 
 READ_BYTES = 65_536
 
 PIPE_BYTES = 4_096
-"""How much Linux writes into a pipe atomically."""
+"""Number of bytes that Linux writes into a pipe atomically."""
 
 SENTENCE_CHARACTERS = 600
 
 SHOWN_CHARACTERS = 80
-"""How many characters of a name a progress report has."""
+"""Maximum number of characters of a name in a progress report."""
 
 
 class Reports:
     """The worker's end of the pipe. Without a descriptor nothing is reported. ``board`` is the descriptor of the
-    memory in which it tells when it renewed its leases."""
+    memory in which the worker writes the times of its lease renewals."""
 
     def __init__(self, descriptor: int | None = None, board: int | None = None) -> None:
         self._descriptor = descriptor
@@ -61,9 +61,9 @@ class Reports:
         self._slots = 0
         self._board = None
         self.suspected_in: set[GROUP] = set()
-        """For the quarantine process: groups that have had a suspect, as its supervisor said."""
+        """The groups that have had a suspect, as the supervisor reports them to the quarantine process."""
         self.new_suspects: Callable[[], None] = lambda: None
-        """Called when the supervisor has named another such group."""
+        """Called when the supervisor has reported another such group."""
         self._said = b""
         if descriptor is not None:
             os.set_blocking(descriptor, False)
@@ -74,7 +74,7 @@ class Reports:
 
     @property
     def supervised(self) -> bool:
-        """Whether a supervisor renews leases for this process."""
+        """True if a supervisor renews leases for this process."""
         return self._board is not None
 
     def store(self, url: str) -> None:
@@ -127,7 +127,7 @@ class Reports:
         self._write("suspect", stream, group)
 
     def heard(self, data: bytes) -> None:
-        """Process what the supervisor has written to standard input."""
+        """Process the data that the supervisor has written to standard input."""
         *lines, self._said = (self._said + data).split(b"\n")
         self.suspected_in |= {(stream, group) for stream, group in map(json.loads, lines)}
         self.new_suspects()
@@ -163,11 +163,11 @@ class Reports:
         try:
             os.write(self._descriptor, line)
         except OSError:
-            pass  # the pipe is full, or the supervisor is gone
+            pass  # the pipe is full, or the supervisor has ended
 
 
 class ReceivedReports:
-    """The supervisor's end of the pipe: what one worker process has reported so far."""
+    """The supervisor's end of the pipe, with the reports of one worker process so far."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
@@ -180,18 +180,18 @@ class ReceivedReports:
         self.joined: set[GROUP] = set()
         self.refused: set[GROUP] = set()
         self.suspected: set[GROUP] = set()
-        """Groups of which it handed back a suspected poison message."""
+        """Groups with a suspected poison message that the process handed back."""
         self.settled = False
         self.silence = ""
-        """Why it has not reported: what it said itself, or what its supervisor sees."""
+        """Reason why it has not reported, by its own report or by its supervisor's observation; empty if it has."""
         self._hung: dict[int, str] = {}
         self.progress: dict[int, dict[str, Any]] = {}
-        """The last report of each consumer."""
+        """The last progress report of each consumer, by its number."""
         self.heard_at = time.monotonic()
         self._rest = b""
 
     def close_writer(self) -> None:
-        """Close what the worker process has a copy of: the writing end, and the file of the memory."""
+        """Close the descriptors that the worker process has copied: the writing end, and the memory's file."""
         os.close(self.writer)
         os.close(self.board_file)
 

@@ -22,7 +22,7 @@ class Telemetry:
         self.losses = Losses(stream, group, counters)
 
     def received(self, taken: Sequence[Owned], claimed: Sequence[Owned]) -> None:
-        """Entries were read; some of them were claimed."""
+        """Count entries that were read; some of them were claimed."""
         self.counters.received += len(taken)
         self.counters.claimed += len(claimed)
         self.counters.duplicates += sum(owned.delivered.from_silent for owned in claimed)
@@ -32,7 +32,7 @@ class Telemetry:
                     call(method, owned.delivery)
 
     def ends(self, owned: Owned, outcome: HandlerOutcome, settlement: Settlement) -> Ending:
-        """A settlement was decided. Return how the delivery ends."""
+        """Count a settlement that was decided. Return the end of the delivery."""
         ending = ending_of(outcome, settlement)
         self.counters.failed += failed(outcome)
         self.counters.expired += isinstance(outcome, Expired)
@@ -40,7 +40,7 @@ class Telemetry:
         return ending
 
     def returned(self, owned: Owned) -> None:
-        """The handler returned, and the delivery will be acknowledged."""
+        """Note that the handler returned, so that the delivery will be acknowledged."""
         self._decided(owned, Ending.ACKNOWLEDGED)
 
     def _decided(self, owned: Owned, ending: Ending) -> None:
@@ -48,7 +48,7 @@ class Telemetry:
             call(method, owned.delivery, ending)
 
     def settled(self, queued: Queued, outcome: SettleOutcome) -> None:
-        """The store has replied to the settlement."""
+        """Count a settlement to which the store has replied."""
         additions = queued.settlement.additions
         if not outcome.done:
             if outcome.error is None and not outcome.gone:

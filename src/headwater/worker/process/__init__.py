@@ -1,4 +1,4 @@
 """The processes of ``headwater work``: the supervisor, its children, reloading, and the store of a directory.
 
-Nothing imports it but the command line. Start with supervise.py.
+Only the command line imports it. Start with supervise.py.
 """

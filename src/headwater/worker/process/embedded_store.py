@@ -26,7 +26,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import HeadwaterError
-from headwater.messages import error_text
+from headwater.messages.dead import error_text
 from headwater.uncompiled import notice
 from headwater.worker.app import App
 from headwater.worker.process.main import log
@@ -44,7 +44,7 @@ def supervise_on_its_store(
     health: str | None = None,
     reload: bool = False,
 ) -> int:
-    """Call `supervise`, and serve the app's store meanwhile if it is an embedded one. Return the exit status."""
+    """Call `supervise`, and meanwhile serve the app's store if it is an embedded one. Return the exit status."""
     if reload:
         # With bytecode files, Python does not notice a change within a second that keeps the file's size.
         sys.dont_write_bytecode = True
@@ -74,9 +74,9 @@ def supervise_on_its_store(
 class ServedStore:
     """A store that another process serves at ``url``.
 
-    If that process dies, the workers cannot continue, so this process sends itself SIGTERM. It serves until
-    ``lifeline`` is closed in all processes: if this process is killed, its workers keep it open until they
-    have handed back their entries, and then the directory is free again.
+    If that process dies, the workers cannot continue, so this process sends itself SIGTERM. The other process
+    serves until ``lifeline`` is closed in all processes. If this process is killed, its workers keep it open
+    until they have handed back their entries; then the directory is free again.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], url: str) -> None:
@@ -111,7 +111,7 @@ def served_store(url: str) -> Iterator[ServedStore]:
     Raises `HeadwaterError` with the server's error if it does not start.
     """
     parts = urlsplit(url)
-    # A short name, because the path of a unix socket has at most 107 bytes.
+    # The name is short, because the path of a unix socket has at most 107 bytes.
     private = Path(tempfile.mkdtemp(prefix="hw-"))
     try:
         process = _launch(private, None if parts.netloc == "memory" else unquote(parts.path))
@@ -161,11 +161,11 @@ def _launch(private: Path, directory: str | None) -> subprocess.Popen[bytes]:
 
 
 LOOK_SECONDS = 0.2
-"""How often source files are checked."""
+"""Interval at which source files are checked, in seconds."""
 
 
 class Fault(NamedTuple):
-    """Where the app's code raised an error."""
+    """The place in the app's code where an error was raised, with the error."""
 
     file: str
     line: int
@@ -173,7 +173,7 @@ class Fault(NamedTuple):
 
 
 def find_app_or_wait(target: str) -> App:
-    """Return the app of `find_app`. While the app's code raises an error, log it and wait for a change."""
+    """Return the app as `find_app` does. While the app's code raises an error, log it and wait for a change."""
     while True:
         before = set(sys.modules)
         watch = SourceWatch(Path.cwd())
@@ -202,8 +202,8 @@ def _wait_for_change(watch: SourceWatch) -> None:
 
 
 def fault_of(error: Exception) -> Fault | None:
-    """Return the innermost place in the app's source code where the error was raised, or None if it was not raised
-    there. Errors of `find_app` have the app's error as their cause."""
+    """Return the innermost place in the app's source code where the error was raised; None if it was raised elsewhere.
+    Errors of `find_app` have the app's error as their cause."""
     if isinstance(error.__cause__, Exception):
         error = error.__cause__
     if isinstance(error, SyntaxError) and error.filename is not None:
@@ -216,7 +216,7 @@ def fault_of(error: Exception) -> Fault | None:
 
 
 def _forget(modules: Iterable[str]) -> None:
-    """Remove the app's modules among these from ``sys.modules``, so that they are imported again."""
+    """Remove the app's modules among ``modules`` from ``sys.modules``, so that they are imported again."""
     for name in modules:
         if is_source(getattr(sys.modules[name], "__file__", None)):
             del sys.modules[name]

@@ -2,13 +2,13 @@
 
     SIGTERM, SIGINT    stop gracefully within the grace time
     a second signal    also hand back entries whose handlers run
-    a third signal     end at once, as a crash would
-    its parent died    as SIGTERM (standard input, a pipe, is at its end)
+    a third signal     end at once, like a crash
+    its parent died    same as SIGTERM (standard input, a pipe, is at its end)
 
 A handler of SIGTERM or SIGINT that the program has installed itself is called as well.
 
-``headwater work`` starts its worker processes as ``python -m headwater.worker.process.main module:app``. Exit status: 0
-after a stop, `CANNOT_START` for an error in a declaration or at the first join, else 1.
+``headwater work`` starts its worker processes as ``python -m headwater.worker.process.main module:app``. The exit
+status is 0 after a stop, `CANNOT_START` for an error in a declaration or at the first join, and 1 otherwise.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from headwater.worker.run.execute import HandlerOverran
 from headwater.worker.run.pool import Slot
 
 CANNOT_START = 78
-"""EX_CONFIG of sysexits.h."""
+"""Exit status of a worker that can never start: EX_CONFIG of sysexits.h."""
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 PROGRESS_SECONDS = 1.0
-"""How often a worker reports its progress."""
+"""Interval at which a worker reports its progress, in seconds."""
 
 log = logging.getLogger("headwater.worker")
 
@@ -50,7 +50,7 @@ log = logging.getLogger("headwater.worker")
 def freeze_program() -> None:
     """Exclude all current objects from Python's garbage collection.
 
-    A full collection then examines only messages, not the program and its libraries. With these, it would
+    A full collection then examines only messages, not the program and its libraries. Examining these would
     stop all handlers for 20 ms or more, every 20,000 messages (docs/adr/0045).
     """
     gc.collect()
@@ -91,8 +91,8 @@ async def work(
 
 
 class _Signals:
-    """Handles SIGTERM and SIGINT, and calls what the program has installed for them as well, in any way and at any time:
-    by `signal.signal` before the worker starts or in ``on_start``, or by the event loop's ``add_signal_handler``."""
+    """Handles SIGTERM and SIGINT, and also calls handlers that the program has installed for them, at any time and in
+    any way: by `signal.signal` before the worker starts or in ``on_start``, or by the loop's ``add_signal_handler``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
         self._loop = loop
@@ -104,12 +104,12 @@ class _Signals:
         for number in STOPPING:
             self._add(number, self._arrived, number)
         self._mine: dict[int, Any] = {one: signal.getsignal(one) for one in STOPPING}
-        # A loop that does not allow this (uvloop) replaces the worker's handler by the program's.
+        # In a loop that does not allow this (uvloop), the program's handler replaces the worker's.
         with suppress(AttributeError):
             loop.add_signal_handler = self._added  # type: ignore[method-assign,assignment]
 
     def _added(self, number: int, callback: Callable[..., object], *args: Any) -> None:
-        """In place of the loop's method: keep the program's callback as well as the worker's."""
+        """Keep the program's callback in addition to the worker's. It replaces the loop's ``add_signal_handler``."""
         if number in STOPPING:
             self._in_loop[number] = partial(callback, *args)
         else:
@@ -120,7 +120,7 @@ class _Signals:
         if number in self._in_loop:
             self._call(self._in_loop[number])
         before = self._before[number]
-        # Python calls one that was installed later itself.
+        # If a handler was installed later, Python calls it itself.
         if signal.getsignal(number) is self._mine[number] and _of_program(before):
             self._call(partial(before, number, None))
 
@@ -133,13 +133,13 @@ class _Signals:
             log.exception("the program's own signal handler failed; the worker stops all the same")
 
     def finish(self) -> None:
-        """End the process with the status with which a handler of the program wanted to."""
+        """End the process with the exit status that a signal handler of the program requested, if one did."""
         if self._leaving is not None:
             raise self._leaving
 
 
 def _of_program(handler: Any) -> TypeGuard[Callable[..., object]]:
-    """Return whether a program has installed this handler: it is not Python's, nor that of `asyncio.run`."""
+    """Return whether a program has installed this handler. Otherwise it is Python's, or that of `asyncio.run`."""
     runners = getattr(getattr(handler, "func", None), "__qualname__", "") == "Runner._on_sigint"
     return callable(handler) and handler is not signal.default_int_handler and not runners
 
@@ -153,7 +153,7 @@ async def _report_progress(app: App, reports: Reports) -> None:
 
 
 def _abandon_handlers() -> None:
-    """End the process here if a handler ignores its cancellation: the loop would wait for it."""
+    """End the process here if a handler ignores its cancellation, because the loop would wait for it."""
     running = sum(isinstance(task, Slot) for task in asyncio.all_tasks())
     if running:
         words = "1 handler ignores its" if running == 1 else f"{running} handlers ignore their"
@@ -190,7 +190,7 @@ def run_worker(
 ) -> int:
     """Run the app in this process until it is stopped. Return the exit status.
 
-    ``reports`` is the descriptor of a pipe to the supervisor, ``board`` that of the memory for its leases. With
+    ``reports`` is the descriptor of a pipe to the supervisor, ``board`` that of the memory for leases. With
     ``progress``, the app's progress is reported.
     """
     try:
@@ -218,7 +218,7 @@ def run_worker(
 
 
 def leave(status: int) -> None:
-    """End the process, even if a handler still runs in a thread, which cannot be stopped."""
+    """End the process, even if a handler still runs in a thread, because a thread cannot be stopped."""
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         _exit_now(status)
     sys.exit(status)

@@ -1,7 +1,7 @@
-"""``headwater work --reload``: finds source files of an app that have changed, by their modification times.
+"""Finds changed source files of an app, by their modification times, for ``headwater work --reload``.
 
 Rule. The watched files are the Python files below the current directory, except those in hidden directories and
-virtual environments; and the files of other modules that the app has imported, except the standard library and
+virtual environments, and the files of other modules that the app has imported, except the standard library and
 installed packages.
 """
 
@@ -16,12 +16,12 @@ from functools import cache
 from pathlib import Path
 
 MOST_FILES = 20_000
-"""How many files below the current directory are watched at most."""
+"""Maximum number of files below the current directory that are watched."""
 
 PRUNED = {"__pycache__", "node_modules", "site-packages"}
 
 Snapshot = dict[str, tuple[int, int]]
-"""Path → modification time in nanoseconds, and size."""
+"""Path → modification time in nanoseconds, and size in bytes."""
 
 
 class SourceWatch:
@@ -33,7 +33,7 @@ class SourceWatch:
         self._before = self._look()
 
     def add(self, file: str) -> None:
-        """Watch this file too. Does nothing if it is watched already."""
+        """Watch this file too, unless it is watched already."""
         if file not in self._before:
             self._elsewhere.append(file)
             self._before |= self._stat([file])
@@ -77,7 +77,7 @@ def _files_under(root: Path) -> Iterator[str]:
 
 
 def is_source(file: str | None) -> bool:
-    """Return whether it is a Python file that is not part of Python, an installed package, or this package.
+    """Return whether ``file`` is a Python file that is not part of Python, an installed package, or this package.
 
     >>> is_source("/var/lib/shop/shop.py"), is_source(os.__file__), is_source("<frozen importlib>")
     (True, False, False)

@@ -1,10 +1,10 @@
 """The process that serves an embedded store to the workers of ``headwater work``.
 
-``python -m headwater.worker.process.store_process SOCKET [DIRECTORY]``; without a directory, nothing is stored on disk. It
-prints one line when it is ready.
+Run as ``python -m headwater.worker.process.store_process SOCKET [DIRECTORY]``. Without a directory, nothing is stored
+on disk. It prints one line when it is ready.
 
-Rule. It ends at the end of its standard input, a pipe: then the process that would stop it is gone, and otherwise
-its directory would stay locked.
+Rule. It ends at the end of its standard input, a pipe. Then the process that would stop it has ended, and its
+directory would stay locked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(socket: str, directory: str | None = None) -> int:
     def ready(line: str) -> None:
         if directory is not None:
             announce(directory, socket)
-        # Started only now, because from here on SIGTERM is handled as a clean stop.
+        # The thread starts only now, because from here on SIGTERM is handled as a clean stop.
         threading.Thread(target=_end_with_input, name="headwater-lifeline", daemon=True).start()
         print(line, flush=True)  # noqa: T201  # the process that started it waits for this
 

@@ -1,17 +1,17 @@
-"""``headwater work``: the supervisor, which starts worker processes and restarts them.
+"""The supervisor of ``headwater work``, which starts worker processes and restarts them.
 
-Rule 1. A worker process that ends without having been stopped is restarted, whatever its status. The pause before
+Rule 1. A worker process that ends without having been stopped is restarted, regardless of its status. The pause before
         that doubles each time. It is short again after a process that settled an entry, or ran for a minute.
-Rule 2. A worker that cannot start (no such app, another claim_after) ends all of them, with its status; but only if
-        no worker has joined the group that refuses it. After that it is restarted like any other: one failed start
-        does not stop workers that run.
+Rule 2. A worker that cannot start (the app does not exist, a different claim_after) ends all workers with its status,
+        but only if no worker has joined the group that refuses it. After that it is restarted like any other, so that
+        one failed start does not stop workers that run.
 Rule 3. Each signal is sent to every worker once. Workers have their own sessions, so that the terminal's Ctrl-C does
         not reach them directly.
 Rule 4. One more process, the quarantine process, handles only suspected poison messages. It is expected to be killed
         by signals, so its pauses do not grow then.
 Rule 5. With ``--reload``, every process is stopped and restarted when a source file changes. No error of a worker
         ends the supervisor, because the next change may correct it.
-Rule 6. It renews the leases of a process that lives and cannot do so itself (`lease_board`).
+Rule 6. The supervisor renews the leases of a process that lives but cannot do so itself (`lease_board`).
 Rule 7. If the supervisor dies, the workers get the end of their standard input and stop gracefully.
 """
 
@@ -41,19 +41,19 @@ log = logging.getLogger("headwater.worker")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 HEALTHY_SECONDS = 60.0
-"""A worker that ran for this time is restarted after the shortest pause."""
+"""Run time in seconds after which a worker is restarted after the shortest pause."""
 
 LOOK_SECONDS = 0.5
-"""How often source files are checked."""
+"""Interval at which source files are checked, in seconds."""
 
 RELOAD_SECONDS = 2.0
-"""How long handlers may take to end before a reload. Then their entries are handed back."""
+"""Maximum time for handlers to end before a reload, in seconds. Then their entries are handed back."""
 
 HAND_BACK_SECONDS = 8.0
-"""How long handing back may take before a reload. Then the worker is killed."""
+"""Maximum time for handing back before a reload, in seconds. Then the worker is killed."""
 
 OVERTIME_SECONDS = 20.0
-"""How long after its grace time a worker may take to end before it is killed."""
+"""Seconds after its grace time within which a worker must end; then it is killed."""
 
 
 class Supervisor:
@@ -89,7 +89,7 @@ class Supervisor:
         self._joined: set[GROUP] = set()
         """Groups that any worker has joined since the start."""
         self._suspected: set[GROUP] = set()
-        """Groups of which a worker handed back a suspected poison message."""
+        """Groups with a suspected poison message that a worker handed back."""
         self._stopping = asyncio.Event()
         self._status: int = 0
 
@@ -136,8 +136,8 @@ class Supervisor:
             await self._end_for_reload(list(self._alive.values()))
 
     async def _end_for_reload(self, processes: Sequence[Process]) -> None:
-        """Stop these processes: let handlers end, then hand back their entries, then kill. A process whose event loop
-        is blocked does not handle signals."""
+        """Stop these processes: let handlers end, then make them hand back their entries, then kill them. A process
+        whose event loop is blocked does not handle signals."""
         for number, seconds in (
             (signal.SIGTERM, RELOAD_SECONDS),
             (signal.SIGTERM, HAND_BACK_SECONDS),
@@ -194,8 +194,8 @@ class Supervisor:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _hopeless(self, reports: ReceivedReports) -> bool:
-        """Return whether no worker has joined the groups that refused this one; or, if none refused it, whether no
-        worker has joined any group."""
+        """Return whether no worker has joined one of the groups that refused this one. If no group refused it, return
+        whether no worker has joined any group."""
         for one in self._reports.values():
             one.read()
             self._joined |= one.joined
@@ -261,7 +261,7 @@ class Supervisor:
         return "the quarantine process" if number == self._workers else f"worker {number}"
 
     async def _stopped_within(self, seconds: float, *, or_changed: bool = False) -> None:
-        """Wait until a stop is requested, at most ``seconds``; with ``or_changed``, also until a file changes."""
+        """Wait at most ``seconds`` until a stop is requested or, with ``or_changed``, a file changes."""
         events = [self._stopping, self._changed] if or_changed else [self._stopping]
         waiting = [asyncio.ensure_future(one.wait()) for one in events]
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -270,14 +270,14 @@ class Supervisor:
 
 
 def _tell(quarantine: Process, groups: Collection[GROUP]) -> None:
-    """Tell the quarantine process which groups have had a suspect."""
+    """Send the quarantine process the groups that have had a suspect."""
     assert quarantine.stdin is not None, "it was started with a pipe"
     for group in groups:
         quarantine.stdin.write(json.dumps(group).encode() + b"\n")
 
 
 def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
-    """Ignore signals after all workers have ended: another one would change the exit status."""
+    """Ignore signals after all workers have ended, because another one would change the exit status."""
     ignored = (signal.SIGTERM, signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, ignored)
     for number in ignored:
@@ -286,8 +286,8 @@ def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def send_signal(process: Process, number: signal.Signals) -> None:
-    """Send a signal to a process, unless it has ended. `Process.send_signal` would fetch the exit status of one
-    that has just ended, and the event loop would report 255 for it."""
+    """Send a signal to a process, unless it has ended. `Process.send_signal` would fetch the exit status of a
+    process that has just ended, and the event loop would report 255 for it."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
@@ -308,7 +308,7 @@ def supervise(
 
     ``url`` replaces the app's store. ``inherited`` are descriptors that every worker keeps open until it ends.
     ``child_options`` are added to the worker's command line. ``health`` is the address for HTTP requests.
-    ``watch`` tells when to restart the workers. Returns the exit status.
+    ``watch`` finds changes after which the workers are restarted. Returns the exit status.
     """
 
     async def main() -> int:

@@ -1,4 +1,4 @@
-"""Publishing from an application: one message or many, deduplicated, later, confirmed by replicas.
+"""Publishes from an application: one message or many, deduplicated, at a later time, confirmed by replicas.
 
 It imports store, declare and settle. Start with publishing.py.
 """

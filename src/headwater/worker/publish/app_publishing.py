@@ -29,7 +29,7 @@ def _refuse_in_loop(stream: str, *, use: str = "await send") -> None:
 
 
 def _whole(stream: Stream[Any]) -> str:
-    """Return the name of a stream without partitions. Raises `HeadwaterError` for one with partitions, where
+    """Return the name of a stream without partitions. Raises `HeadwaterError` for a stream with partitions, where
     an id is ambiguous."""
     if stream.partitions is not None:
         raise HeadwaterError(
@@ -46,12 +46,12 @@ class AppPublishing:
         self.url = connections.url
         """The address of the store."""
         self.name = name
-        """What logs and errors call the app."""
+        """The name of the app in logs and errors."""
         self._connections = connections
         self._publisher = Publisher(connections)
         self._extensions = extensions
         self._openers = 0
-        """How many ``async with`` blocks are open. The last one closes the connections."""
+        """Number of open ``async with`` blocks. The last one closes the connections."""
         self._openers_lock = threading.Lock()
 
     @overload
@@ -79,8 +79,8 @@ class AppPublishing:
     async def send(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
         """Add one message to ``stream`` through this app and return its id.
 
-        The same as `Stream.send`, which describes the options and errors. Use this method if several apps are
-        open.
+        This is `Stream.send`, which describes the options and errors, for one app. Use this method if several
+        apps are open.
         """
         sending = stream.sending([message], single=True, **options)
         sent: str | Scheduled = (await self._send(sending))[0]
@@ -102,7 +102,7 @@ class AppPublishing:
         return self._handles(sending, adding)
 
     def _handles(self, sending: Sending, adding: Adding) -> list[Any]:
-        """Return the ids of the messages that were added, or a `Scheduled` for each of those that wait."""
+        """Return the ids of the messages that were added, or a `Scheduled` for each message that was scheduled."""
         if sending.after_ms is None:
             return adding.outcomes
         cancel, cancel_blocking = self._publisher.cancel, self._cancel_blocking
@@ -122,7 +122,7 @@ class AppPublishing:
         return await self._publisher.cancel(_whole(stream), scheduled_id)
 
     def cancel_blocking(self, stream: Stream[Any], scheduled_id: str) -> bool:
-        """The same as `App.cancel`, for code without an event loop."""
+        """Do the same as `App.cancel`, for code without an event loop."""
         return self._cancel_blocking(_whole(stream), scheduled_id)
 
     @overload
@@ -174,7 +174,7 @@ class AppPublishing:
         expires: str | timedelta | None = None,
     ) -> Scheduled: ...
     def publish(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
-        """The same as `App.send`, for code without an event loop.
+        """Do the same as `App.send`, for code without an event loop.
 
         Raises `HeadwaterError` in a thread that runs an event loop, which it would block.
         """
@@ -206,7 +206,7 @@ class AppPublishing:
     def publish_many(
         self, stream: Stream[Any], messages: Iterable[Any], **options: Any
     ) -> list[str] | list[Scheduled]:
-        """The same as `App.send_many`, for code without an event loop."""
+        """Do the same as `App.send_many`, for code without an event loop."""
         _refuse_in_loop(stream.name)
         return self._publish(stream.sending(list(messages), **options))
 

@@ -1,8 +1,8 @@
 """Publishes messages, with or without an event loop, with or without a worker.
 
-Rule 1. An addition that may have been made is not repeated, unless the store recognizes the repetition:
+Rule 1. An addition that may have been made is repeated only if the store recognizes the repetition. Otherwise
         `OutcomeUnknown` is raised.
-Rule 2. An addition that was not sent, or that the store refused and may accept later (`groups.store_errors`), is
+Rule 2. An addition that was not sent, or that the store refused and may accept later (`protocol.store_errors`), is
         repeated for `RECONNECT_SECONDS`, which is longer than a server needs to restart. Then `NotSent` is
         raised.
 """
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS = 32
-"""How many threads, or coroutines that do not share a batch, publish at a time. Others wait."""
+"""Maximum number of threads, and of coroutines that do not share a batch, that publish at a time. Others wait."""
 
 QUIET_SECONDS = 1.0
-"""After this time without a reply, the store is asked whether it executes commands before messages are sent. A
-store that has restarted meanwhile and still loads its data would refuse the first message of a batch, and the
-outcome of the others would be unknown."""
+"""Seconds without a reply after which the store is asked, before messages are sent, whether it executes commands.
+A store that has restarted meanwhile and still loads its data would refuse the first message of a batch, and
+the outcome of the others would be unknown."""
 
 SEEING_TURNS = 2
-"""Turns of the event loop before a batch is sent. After the second, the loop has noticed a connection that the
-server closed. So no message is sent on it, whose outcome would be unknown."""
+"""Number of turns of the event loop before a batch is sent. After the second, the loop has noticed a connection that
+the server closed. So no message is sent over it, whose outcome would be unknown."""
 
 
 def all_added(additions: Sequence[Addition], outcomes: Sequence[str | Refused | None]) -> list[str]:
-    """Return the ids. Raises the first refusal, if there is one."""
+    """Return the ids of the additions. Raises the first refusal, if any."""
     added: list[str] = []
     for addition, outcome in zip(additions, outcomes, strict=True):
         assert outcome is not None, "every addition has an outcome here"
@@ -76,7 +76,7 @@ def _messages(count: int) -> str:
 
 
 class _Job:
-    """One caller's additions, while they are sent."""
+    """The additions of one caller while they are sent."""
 
     def __init__(self, additions: Sequence[Addition]) -> None:
         self.additions = additions
@@ -117,11 +117,11 @@ class Publisher:
         """One future for each coroutine that sends outside the shared batches."""
 
     async def send(self, additions: Sequence[Addition]) -> list[str]:
-        """Add messages from a coroutine and return their ids. If it is cancelled, they may have been added."""
+        """Add messages from a coroutine and return their ids. After a cancellation they may have been added."""
         if not additions:
             return []
         if len(additions) == 1 and size_of(additions) >= ALONE_BYTES:
-            # Over a connection of its own, so that it delays no other.
+            # A large message has a connection of its own, so that it delays no other.
             return await self.send_apart(Adding(additions), additions)
         self._enter_loop()
         job = _Job(additions)
@@ -147,7 +147,7 @@ class Publisher:
         self._slots = asyncio.Semaphore(THREADS)
 
     async def _send_all(self) -> None:
-        """Send all waiting jobs in shared batches, until there are none."""
+        """Send waiting jobs in shared batches until none is left."""
         while self._jobs:
             taken: list[tuple[_Job, int]] = []
             room = CHUNK
@@ -179,7 +179,7 @@ class Publisher:
                     job.finish()
 
     async def _perform(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
-        """Run an operation and return its result. Repeats it while that is safe and there is time."""
+        """Run an operation and return its result. Repeats it as long as `PublishRetry` permits."""
         retry = PublishRetry(repeatable=repeatable)
         while True:
             shared = self._asynchronous
@@ -211,15 +211,15 @@ class Publisher:
                 await self._retire(shared)
 
     async def _retire(self, shared: SharedClient[redis.asyncio.Redis]) -> None:
-        """Start nothing new with this client, and close it once it is not used."""
+        """Begin no more operations with this client, and close it once it is unused."""
         if self._asynchronous is shared:
             self._asynchronous = None
             if shared.retire():
                 await shared.client.aclose()
 
     async def send_apart(self, adding: Adding, additions: Sequence[Addition]) -> list[str]:
-        """Add messages from a coroutine, not in a batch with others, and return their ids. ``additions`` are the
-        messages as errors name them."""
+        """Add messages from a coroutine, not in a batch with others, and return their ids. Errors name the messages
+        by ``additions``."""
         repeatable = adding.once is not None
         for part in adding.parts():
             with self._explaining(adding, additions, part):
@@ -230,7 +230,7 @@ class Publisher:
     def _explaining(
         self, adding: Adding, additions: Sequence[Addition], part: Adding
     ) -> Iterator[None]:
-        """Complete the errors of adding a part."""
+        """Complete the errors that are raised while a part is added."""
         first = next((n for n, one in enumerate(adding.outcomes) if one is None), 0)
         try:
             yield
@@ -266,7 +266,7 @@ class Publisher:
             raise self._not_cancelled(stream, entry_id, error) from error
 
     def cancel_blocking(self, stream: str, entry_id: str) -> bool:
-        """The same as `cancel`, for code without an event loop."""
+        """Do the same as `cancel`, for code without an event loop."""
         try:
             return self._run(partial(cancel, stream, entry_id))
         except failures() as error:
@@ -283,7 +283,7 @@ class Publisher:
         return NotSent(f"{what} could not be cancelled at {where}: {error}")
 
     def publish(self, adding: Adding, additions: Sequence[Addition]) -> list[str]:
-        """The same as `send_apart`, for code without an event loop. Thread-safe."""
+        """Do the same as `send_apart`, for code without an event loop. Thread-safe."""
         repeatable = adding.once is not None
         for part in adding.parts():
             with self._explaining(adding, additions, part):
@@ -291,7 +291,7 @@ class Publisher:
         return all_added(additions, adding.outcomes)
 
     def _run(self, make: Callable[[], Operation[T]], *, repeatable: bool = False) -> T:
-        """The same as `_perform`, in the caller's thread."""
+        """Do the same as `_perform`, in the caller's thread."""
         retry = PublishRetry(repeatable=repeatable)
         while True:
             with self._lock:
@@ -332,8 +332,8 @@ class Publisher:
         *,
         repeatable: bool = False,
     ) -> Exception:
-        """Return the exception for the caller when sending ended with ``error``. ``outcomes`` has one item for
-        each addition that was begun, None if its outcome is not known."""
+        """Return the exception for the caller after sending ended with ``error``. ``outcomes`` has one item for
+        each addition that was begun, None if its outcome is unknown."""
         refused = may_be_added_later(error)
         if not refused and not isinstance(error, lost_connection()):
             return _of_stream(additions[0], error) if isinstance(error, Refused) else error
@@ -386,7 +386,7 @@ class Publisher:
             self._retire_synchronous(self._synchronous)
 
     def _retire_synchronous(self, shared: SharedClient[redis.Redis]) -> None:
-        """The same as `_retire`, for the client of threads."""
+        """Do the same as `_retire`, for the client of threads."""
         with self._lock:
             unused = self._synchronous is shared and shared.retire()
             if self._synchronous is shared:
@@ -399,10 +399,10 @@ class Publisher:
 
 
 RECONNECT_SECONDS = 4.0
-"""How long sending is repeated while the store cannot be reached. A restart takes less."""
+"""Time for which sending is repeated while the store cannot be reached, in seconds. A restart takes less."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
-"""Seconds between two attempts. They double from one to the next."""
+"""Shortest and longest pause between two attempts, in seconds. The pause doubles each time."""
 
 
 class PublishRetry:

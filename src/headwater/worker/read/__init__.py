@@ -1,4 +1,4 @@
-"""Reading: new entries, claimed ones, ordered ones, suspects; and the end of reading at a stop.
+"""Reads new entries, claimed ones, ordered ones and suspects, and ends reading at a stop.
 
 It imports all rooms below it, run included. Start with fetch.py.
 """

@@ -35,10 +35,10 @@ class Admission:
         order: OrderedFetch | None,
     ) -> None:
         self.joined = False
-        """Whether it was reported to the supervisor that this consumer has joined its group."""
+        """True once it was reported to the supervisor that this consumer has joined its group."""
         self.stopping = False
         self.paused = False
-        """Nothing is read, and what was read goes back to the group."""
+        """True while nothing is read, and entries that were read go back to the group."""
         self._consumer = scope.consumer
         self._in_flight = in_flight
         self._endings = endings
@@ -48,7 +48,7 @@ class Admission:
         self._order = order
 
     async def accept(self, found: Sequence[Delivered]) -> None:
-        """Own the entries of a read, and pass each on."""
+        """Take ownership of the entries of a read, and pass each on."""
         if not self.joined:
             self.joined = True
             self._reports.joined(self._consumer.stream.name, self._consumer.group)
@@ -85,7 +85,7 @@ class Admission:
         return owned.record.suspected(isolated=self._consumer.isolated)
 
     def _admits(self, owned: Owned, wrong: BaseException | None) -> bool:
-        """Return whether an entry may be handled. If not, it was settled in another way, or this consumer has lost
+        """Return whether an entry may be handled. If not, it was settled otherwise, or this consumer has lost
         it."""
         if not owned.unbegun or not self._in_flight.owns(owned):
             return False  # a stop handed it back meanwhile, or another consumer owns it

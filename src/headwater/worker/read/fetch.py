@@ -4,10 +4,10 @@ Rule 1. At the start and after each broken connection, the first step is to reco
         without knowing it: those of a reply that was lost with the connection. This is repeated every
         ``claim_after``, because the server may run a read of a broken connection later, and no other worker might
         claim its entries.
-Rule 2. A read takes at most as many entries as there is room for. It blocks in the store, together with those of
+Rule 2. A read takes only as many entries as there is room for. It blocks in the store, together with the reads of
         other streams (`blocked_reads`), and can be ended early.
 Rule 3. The group is joined once. If it is gone later, it is created again from the session's state
-        (`groups.session`), never silently from the beginning.
+        (`settling.session`), never silently from the beginning.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ from headwater.worker.store.waiting import cancelled
 log = logging.getLogger("headwater.worker")
 
 RECOVER_SECONDS = 5.0
-"""How often, at most, a reader looks for entries that it owns without knowing it."""
+"""Minimum interval at which a reader looks for entries that it owns without knowing it, in seconds."""
 
 LOOK_SECONDS = 1.0
 TIMES_LOOK = 20
-"""How often, at most, a read is preceded by a check for entries that were trimmed unread, and how much longer than such
-a check the pause is at least."""
+"""Minimum pause between two checks for entries that were trimmed unread, in seconds, and as a multiple of the time that
+such a check takes. The check precedes a read."""
 
 NAMED = 5
-"""How many other consumers of the group the log names at most."""
+"""Maximum number of other consumers of the group that the log names."""
 
 AnyReader = MemberReader | SuspectReader | OrderedReader
 
@@ -147,7 +147,7 @@ class Fetcher:
         self._connections.availability.left(self._who)
 
     async def _recover_from(self, error: Exception) -> None:
-        """Do what `store_errors` says. Raises errors that waiting does not resolve."""
+        """Apply the remedy of `store_errors`. Raises errors that waiting does not resolve."""
         what = remedy(error, Step.READ if self.joined else Step.JOIN)
         if what is Remedy.REJOIN and self._in_flight.member is not None:
             await self._in_flight.rejoin(self._mark)
@@ -171,7 +171,7 @@ class Fetcher:
             await sleep(self._clock, seconds)
 
     def _well(self) -> None:
-        """Record that the store works: a read has succeeded, which is also a write."""
+        """Record that the store works, because a read has succeeded, which is also a write."""
         self.pause.reset()
         self._answered_at = self._clock.monotonic()
         self._connections.availability.well(self._who)
@@ -185,11 +185,11 @@ class Fetcher:
         return max(0.0, now - max(self._answered_at, self._reads.answered_at, moved_at))
 
     def _replies(self) -> list[Silence]:
-        """Return the replies that are under way and bring entries."""
+        """Return the replies under way that contain entries."""
         return [one for one in (self._progress.of, self._reads.reply) if one is not None]
 
     def large_reply(self) -> str:
-        """Return how much has arrived of a large reply, in a sentence; an empty string if none is under way."""
+        """Return a sentence that says how much of a large reply has arrived; empty if none is under way."""
         received = max((one.received for one in self._replies()), default=0)
         if received < LARGE:
             return ""
@@ -202,11 +202,11 @@ class Fetcher:
 
     def _ends(self) -> bool:
         """Return whether to stop. A cancellation counts even if a library swallowed it, as asyncio.wait_for of
-        Python 3.11 does if the awaited object ends in the same turn of the loop."""
+        Python 3.11 does when the awaited object ends in the same turn of the loop."""
         return self._admission.stopping or cancelled()
 
     async def _read_over(self, client: SharedConnection) -> None:
-        """Read until a stop. Errors are raised."""
+        """Read until a stop. Raises errors of the store and of the connection."""
         member = await self._introduce(client)
         self._mark = self._in_flight.mark
         await self._recover(client, member)
@@ -228,7 +228,7 @@ class Fetcher:
                 await self._take(found, sent=max(sent, self._reads.sent_at))
 
     async def _recover(self, client: SharedConnection, member: Member) -> None:
-        """Accept the entries that this consumer owns without knowing it."""
+        """Recover and accept the entries that this consumer owns without knowing it."""
         interval = max(RECOVER_SECONDS, self.consumer.claim_after_ms / 1000)
         sent = self._clock.monotonic()
         self._recover_at = sent + interval
@@ -244,7 +244,7 @@ class Fetcher:
         await self._admission.accept(found)
 
     async def _introduce(self, client: SharedConnection) -> Member:
-        """Ask the server what it can do, and join the group if this is the first connection."""
+        """Ask for the server's capabilities, and join the group if this is the first connection."""
         consumer = self.consumer
         able = await client.capabilities()
         member = Member(
@@ -261,7 +261,7 @@ class Fetcher:
             if consumer.delete:
                 await perform(client, check_deleting(member))
             if consumer.limits is not None:
-                await perform(client, take_tokens([]))  # refused here if there is no Lua
+                await perform(client, take_tokens([]))  # a server without Lua refuses it here
             others = await perform(client, foreign_consumers(member))
             self.joined = True
             self._log_joined(member)
@@ -296,7 +296,7 @@ class Fetcher:
             )
 
     def _stale(self) -> bool:
-        """Return whether entries were not renewed for longer than a lease: this process was suspended."""
+        """Return whether entries were not renewed for longer than a lease, because this process was suspended."""
         if not self._in_flight.owned:
             return False
         late = self._clock.monotonic() - self._fresh.renewed_at
@@ -306,7 +306,7 @@ class Fetcher:
         self, client: SharedConnection, reader: AnyReader, limit: int
     ) -> list[Delivered]:
         if self._stale():
-            # A read that claims would claim its own entries.
+            # A read that claims would claim entries of this consumer itself.
             began = self._clock.monotonic()
             await self._in_flight.renew_now()
             self._fresh.renewed(began)
@@ -317,7 +317,7 @@ class Fetcher:
             now = self._clock.monotonic()
             self._look_at = now + max(LOOK_SECONDS, TIMES_LOOK * (now - began))
         if self._admission.paused or self._ends():
-            return []  # requested meanwhile, when there was no read to end
+            return []  # a pause or stop was requested meanwhile, when there was no read to end
         self._mark = self._in_flight.mark
         self._in_read = True
         now = self._clock.monotonic()
@@ -337,7 +337,7 @@ class Fetcher:
             self._scope.changes.notify()
 
     def _look_s(self, member: Member, now: float) -> float:
-        """Return after how many seconds a read without entries looks at what is pending."""
+        """Return the seconds after which a read without entries looks at the pending entries."""
         if self._order is not None:
             return LIST_SECONDS
         if member.able.verbs:
@@ -345,7 +345,7 @@ class Fetcher:
         return claim_interval_ms(member) / 1000
 
     async def _until_room(self) -> int:
-        """Wait until there is room, and return how many entries to read next; 0 at a stop."""
+        """Wait until there is room, and return the number of entries to read next; 0 at a stop."""
 
         def ready() -> bool:
             if self._admission.stopping:
@@ -361,7 +361,7 @@ class Fetcher:
         return 0 if self._admission.stopping else self._room.free()
 
     async def quieten(self) -> None:
-        """End the current read, if there is one, and return when it has ended."""
+        """End the current read, if any, and return when it has ended."""
         while self._in_read:
             self._reads.return_by(0.0)
             await asyncio.sleep(
@@ -379,7 +379,7 @@ class Fetcher:
 
 
 def log_foreign_consumers(member: Member, others: Sequence[ConsumerInfo]) -> None:
-    """Warn about the other consumers of the group, by name."""
+    """Log a warning that names the other consumers of the group."""
     if not others:
         return
     log.warning(

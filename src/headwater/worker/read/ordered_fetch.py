@@ -5,17 +5,17 @@
         ├───────────── key lost: forget them, hand back ◀────────┤
         └── every slot busy: hand back what waits, release key ◀─┘
 
-Here *the key* is the reader's key of the group (`groups.ordered`), and a *line* is the queue of the entries of
+Here *the key* is the reader's key of the group (`reading.ordered`), and a *line* is the queue of the entries of
 one message key.
 
-Rule 1. No new entry is read before all pending entries are listed: each may be the first of its line.
+Rule 1. No new entry is read before all pending entries are listed, because each may be the first of its line.
 Rule 2. A read that blocks in the store does not deliver entries. Otherwise a process that is suspended and loses
-        the key meanwhile could be given entries that the next reader would then miss. So a read waits for a new
-        entry first, and reads it afterwards.
+        the key meanwhile could be given entries that the next reader would then miss. So a read first waits for a
+        new entry, and reads it afterwards.
 Rule 3. Only first entries of a line are claimed, in id order. The pending entries are listed again at intervals,
-        because others may have made entries pending: replayed dead letters.
-Rule 4. If every slot runs the same handler for long, and an entry waits, another process may read: this one
-        releases the key, and keeps what it handles. The next reader waits for these entries as for any that
+        because others may have made entries pending, such as replayed dead letters.
+Rule 4. If every slot runs the same handler for long, and an entry waits, another process may read. This one
+        releases the key, and keeps the entries that it handles. The next reader waits for them as for any that
         another consumer owns. This process takes the key again when a slot is free, if no other has it.
 """
 
@@ -54,20 +54,20 @@ from headwater.worker.store.shared_connection import SharedConnection
 log = logging.getLogger("headwater.worker")
 
 LIST_SECONDS = 1.0
-"""How often, at most, the pending entries are listed again. This takes a twentieth of the time at most."""
+"""Minimum interval of listing the pending entries again, in seconds. Listing takes at most a twentieth of the time."""
 
 MOST_KNOWN = 100_000
-"""How many unsettled entries a reader knows at most before it stops reading further: each takes about 400 bytes."""
+"""Number of known unsettled entries at which a reader stops reading further. Each takes about 400 bytes."""
 
 FULL_SECONDS = 0.25
-"""How long entries may fill the room: a retry is often due by then."""
+"""Maximum time for which waiting entries may fill the room, in seconds. A retry is often due by then."""
 
 BUSY_SECONDS = 0.95
-"""How long every slot runs the same handlers until another process may have read what waits: below a second. The time
-until a process looks for the reader's key is part of it."""
+"""Time for which every slot runs the same handlers until another process has read the waiting entries, in seconds. It
+is below a second, and includes the time until a process looks for the reader's key."""
 
 TIMES_TAKING = 20
-"""How much longer than taking over a process keeps the key at least."""
+"""Minimum time for which a process keeps the key, as a multiple of the time that taking over took."""
 
 MARGIN = 0.1
 """The last fraction of the key's lifetime, in which it is not released: another process may have it by then."""
@@ -77,12 +77,12 @@ class Slots(NamedTuple):
     """The handler slots of the consumer."""
 
     offer: Callable[[Sequence[Owned]], None]
-    """Gives entries to them."""
+    """Function that gives entries to the slots."""
     free: Callable[[], bool]
-    """Returns whether one is free, and no handler runs whose entry this process has lost: one that ignores its
-    cancellation, or runs in a thread."""
+    """Function that returns whether a slot is free, and no handler runs whose entry this process has lost. Such a
+    handler ignores its cancellation, or runs in a thread."""
     busy_since: Callable[[], float | None]
-    """Returns since when every slot runs the same handler; None if one is free."""
+    """Function that returns the time since which every slot runs the same handler; None if a slot is free."""
 
 
 class OrderedFetch:
@@ -105,14 +105,14 @@ class OrderedFetch:
         self._slots = slots
         self._listed = False
         self._yields = False
-        """Whether to let another process read."""
+        """True if another process should read."""
         self._keep_until = 0.0
-        """Until when this process keeps the key, because taking over takes long."""
+        """Time until which this process keeps the key, because taking over takes long."""
         self._yield_timer: Timer | None = None
         self._was_reader = False
-        """It was the reader before, and did not lose the key: then the log does not say again that it reads."""
+        """True if it was the reader before and did not lose the key. Then the log does not say again that it reads."""
         self._full_at: float | None = None
-        """Since when entries that wait for their key fill the room, while a slot is free."""
+        """Time since which entries that wait for their key fill the room while a slot is free; None if they do not."""
         self._timer: Timer | None = None
         self._timer_due = 0.0
         scope.hooks.settled.append(self.ordering.settled)
@@ -121,12 +121,12 @@ class OrderedFetch:
 
     @property
     def reads(self) -> bool:
-        """Whether this process may read: it has the key, and has listed the pending entries."""
+        """True if this process may read, because it has the key and has listed the pending entries."""
         return self._listed and self.lease.held and not self._yields
 
     @property
     def urgent(self) -> bool:
-        """Whether there is work that does not need room for entries."""
+        """True if there is work that does not need room for entries."""
         due = self.ordering.next_due
         now = self.clock.monotonic()
         return not self.reads or now >= self.list_at or (due is not None and due <= now)
@@ -150,7 +150,7 @@ class OrderedFetch:
         self.yield_if_busy()
 
     def _yield_due(self) -> float:
-        """Return when to let another process read if nothing changes; ``math.inf`` while that is not necessary."""
+        """Return the time to let another process read if nothing changes; ``math.inf`` while this is unnecessary."""
         since, member = self._slots.busy_since(), self._in_flight.member
         if since is None or member is None or not self.reads:
             return math.inf
@@ -160,7 +160,7 @@ class OrderedFetch:
         return max(self._keep_until, since + max(look_s / 2, BUSY_SECONDS - look_s))
 
     def make_room(self, *, full: bool) -> None:
-        """Hand back the entries that wait for an earlier one of their key, if they have been filling the room for
+        """Hand back the entries that wait for an earlier one of their key if they have filled the room for
         `FULL_SECONDS` although a slot is free for other keys. They keep their places in the lines."""
         now = self.clock.monotonic()
         if not full or len(self.ordering.entries) >= MOST_KNOWN:
@@ -189,7 +189,7 @@ class OrderedFetch:
             self._wake_at(following)
 
     def _wake_at(self, due: float) -> None:
-        """Wake a reader that waits for room at ``due``, when there is work that does not need room."""
+        """Wake a reader that waits for room at the time ``due``, when there is work that does not need room."""
         if self._timer is not None and self._timer_due <= due:
             return
         if self._timer is not None:
@@ -214,7 +214,7 @@ class OrderedFetch:
     # --- the key ----------------------------------------------------------------------------------
 
     async def prepare(self, client: SharedConnection, member: Member) -> None:
-        """Become the reader, or wait before the next attempt; then list the pending entries."""
+        """Become the reader, or wait before the next attempt. Then list the pending entries."""
         if self._yields:
             await self._hand_over(client, member)
         if not self.lease.held:
@@ -256,7 +256,7 @@ class OrderedFetch:
         return True
 
     async def _wait_to_take(self, seconds: float) -> None:
-        """Wait before the next attempt to take the key, at most until a slot is free."""
+        """Wait ``seconds`` before the next attempt to take the key, or until a slot becomes free."""
         was_free = self._slots.free()
         until = self.clock.monotonic() + seconds
         timer = self.clock.call_later(seconds, self._changes.notify)
@@ -286,7 +286,7 @@ class OrderedFetch:
             await perform(client, release_reader_key(member, ttl_ms=self.lease.ttl_ms))
 
     async def _list(self, client: SharedConnection, member: Member) -> None:
-        """List the pending entries that are not known yet, then start the entries whose turn it is."""
+        """List the pending entries that are not yet known, and start the entries whose turn has come."""
         start: bytes | None = b"-"
         listed: list[bytes] = []
         while start is not None and self.lease.held:
@@ -299,7 +299,7 @@ class OrderedFetch:
         self.ordering.wake()
 
     def _lost(self) -> None:
-        """Cancel all handlers and hand back all entries: another process is or may be the reader now."""
+        """Cancel all handlers and hand back all entries, because another process is or may be the reader now."""
         log.warning(
             "%s of %s: this process is no longer the reader of its group; its handlers are cancelled",
             self.consumer.name,
@@ -335,7 +335,7 @@ class OrderedFetch:
             log.debug("the reader's key was not released, and expires by itself: %s", error)
 
     def _end_lease(self) -> float:
-        """Stop renewing the key. Return for how many seconds this process still has it; 0 if that is too short to
+        """Stop renewing the key. Return the seconds for which this process still has it; 0 if they are too few to
         release it."""
         left = self.lease.until - self.clock.monotonic()
         held = self.lease.held and left > MARGIN * self.lease.ttl_ms / 1000
@@ -351,7 +351,7 @@ class OrderedFetch:
 
 
 class OrderedReader:
-    """Reads for one member, like `groups.claiming.MemberReader`. `Ordering` decides which entries to claim."""
+    """Reads for one member, like `claiming.MemberReader`. `Ordering` decides which entries to claim."""
 
     def __init__(self, member: Member, fetch: OrderedFetch, *, gone: Gone) -> None:
         self.member = member
@@ -361,16 +361,16 @@ class OrderedReader:
 
     @property
     def late(self) -> bool:
-        """Whether the current read blocks for longer than it should."""
+        """True if the current read blocks for longer than it should."""
         due = self._fetch.ordering.next_due
         return not self._fetch.reads or (due is not None and due < self._waits_until)
 
     def expect(self, due: float) -> None:
-        """Do nothing: `Ordering` knows the due times."""
+        """Do nothing, because `Ordering` knows the due times."""
 
     def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:
-        """Claim first entries of lines that are due; if there are none, read up to ``limit`` new entries. With a
-        ``limit`` of 0, claim up to as many first entries as handlers may run."""
+        """Claim due first entries of lines. If no entry is due, read up to ``limit`` new entries. With a ``limit`` of
+        0, claim up to as many first entries as handlers may run."""
         most = min(PAGE, max(limit, self._fetch.consumer.concurrency))
         asked = self._fetch.ordering.due(most)
         self._fetch.wake_again()
@@ -391,7 +391,7 @@ class OrderedReader:
         return found
 
     def _claim(self, asked: Sequence[bytes]) -> Operation[list[Delivered]]:
-        answer = Claimed([], {}, [])  # if the connection breaks: claim again
+        answer = Claimed([], {}, [])  # if the connection breaks, the entries are claimed again
         try:
             answer = yield from claim(self.member, asked, gone=self._gone)
         except NotTheReader:
@@ -401,7 +401,7 @@ class OrderedReader:
         return answer.found
 
     def _wait_ms(self, now: float) -> int:
-        """Return how long a read may block in the store, in milliseconds."""
+        """Return the milliseconds for which a read may block in the store."""
         fetch = self._fetch
         if not fetch.reads:
             return 0

@@ -7,7 +7,7 @@ An entry is *here* if this process owns it, and *away* if it is pending elsewher
 or a former reader owns it, and may still handle it.
 
 Rule 1. The next entry of a key starts when the store has replied to the settlement of the one before.
-Rule 2. An entry that is away keeps its place in the line: no later entry of its key runs before it.
+Rule 2. An entry that is away keeps its place in the line, so no later entry of its key runs before it.
 Rule 3. An entry that turns out to be settled, or gone from the stream, is removed from the line.
 """
 
@@ -29,11 +29,11 @@ from headwater.worker.settle.settle import Queued
 from headwater.worker.store.clocks import Timers
 
 MOST_KEY_CHARACTERS = 200
-"""How much of a key reports show."""
+"""Maximum number of characters of a key that reports show."""
 
 
 class _Entry:
-    """One unsettled entry. ``owned`` is set while it is here; else it is claimed at ``due``."""
+    """One unsettled entry. ``owned`` is set while it is here. Otherwise it is claimed at ``due``."""
 
     __slots__ = ("due", "given", "id", "key", "owned", "place", "wakes")
 
@@ -43,14 +43,14 @@ class _Entry:
         self.place = StreamID.parse(id)
         self.owned: Owned | None = None
         self.given = False
-        """It was given to the pool, because its turn has come."""
+        """True if it was given to the pool, because its turn has come."""
         self.due = 0.0
         self.wakes: float | None = None
         """Its time in the heap of entries to claim; None if it is not in the heap."""
 
 
 class _NoKey:
-    """The key of an entry without a key: it cannot be decoded, or ``order_by`` raised."""
+    """The key of an entry that cannot be decoded, or for which ``order_by`` raised."""
 
 
 class Ordering:
@@ -94,7 +94,7 @@ class Ordering:
         return error
 
     def runs(self, owned: Owned) -> None:
-        """Add an entry whose handler has begun, and whose settlement is not answered."""
+        """Add an entry whose handler has begun, and whose settlement is not yet answered."""
         self.arrived(owned)
         self.entries[owned.id].given = True
 
@@ -110,7 +110,7 @@ class Ordering:
         return entry is None or entry.given
 
     def advance(self, ids: Sequence[bytes]) -> None:
-        """Start the first entries of these entries' lines, if they have not been started."""
+        """Start the first entries in the lines of these entries, if they have not been started."""
         for key in {entry.key for one in ids if (entry := self.entries.get(one)) is not None}:
             self._advance(key)
 
@@ -126,7 +126,7 @@ class Ordering:
                 self.away(owned, delay_ms=queued.settlement.delay_ms if outcome.done else 0)
 
     def away(self, owned: Owned, *, delay_ms: int = 0) -> None:
-        """Record that an entry is away now, and not settled as far as this process knows."""
+        """Record that an entry is now away and, as far as this process knows, not settled."""
         entry = self.entries.get(owned.id)
         if entry is None or entry.owned is not owned:
             return
@@ -148,7 +148,7 @@ class Ordering:
                 del self._lines[entry.key]
 
     def held(self) -> list[HeldKey]:
-        """Return the keys of which entries wait for an earlier one, the oldest first."""
+        """Return the keys whose entries wait for an earlier one, oldest first."""
         lines = heapq.nsmallest(
             MOST_KEYS,
             (
@@ -170,8 +170,8 @@ class Ordering:
     # --- which entries to claim -------------------------------------------------------------------
 
     def due(self, limit: int) -> list[bytes]:
-        """Return entries that are away, first of their key, and due, in id order. An entry is returned only once
-        before `claimed` is called with its result."""
+        """Return the ids of entries that are away, first of their key, and due, in id order. Each is returned only
+        once until `claimed` is called with its result."""
         now = self._clock.monotonic()
         found: list[_Entry] = []
         while self._wakes and self._wakes[0][0] <= now and len(found) < limit:
@@ -182,7 +182,7 @@ class Ordering:
 
     @property
     def next_due(self) -> float | None:
-        """When the next entry that is away must be claimed; None if there is none."""
+        """Time at which the next entry that is away must be claimed; None if no entry is away."""
         while self._wakes and not self._waits(self._wakes[0][2]):
             self._pop()
         return self._wakes[0][0] if self._wakes else None
@@ -200,7 +200,7 @@ class Ordering:
         return entry
 
     def claimed(self, asked: Sequence[bytes], answer: Claimed) -> None:
-        """Process the result of claiming due entries. Those that were claimed come to `arrived`."""
+        """Process the result of claiming due entries. Those that were claimed are passed to `arrived`."""
         self.remove(answer.settled)
         now = self._clock.monotonic()
         found = {one.id for one in answer.found}

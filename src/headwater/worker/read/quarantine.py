@@ -1,4 +1,4 @@
-"""Quarantine: a suspected poison message runs with nothing else in its process.
+"""Quarantine, in which a suspected poison message runs with nothing else in its process.
 
     claimed ──▶ judge ──▶ condemned     ──▶ dead letter
                      ├──▶ suspect       ──▶ HERE, ONLY: drain, write its record, run alone
@@ -8,12 +8,12 @@
 Rule 1. While a suspect runs alone, its process runs nothing else and owns no other unsettled entry: every
         consumer hands back entries whose handlers have not begun, and waits for the running ones.
 Rule 2. One suspect runs at a time. Others are handed back meanwhile.
-Rule 3. The time for draining is limited: after ``claim_after``, the suspect is handed back and the process
-        continues. If a suspect runs alone for longer than that, others begin to run with it, except in the
-        quarantine process.
-Rule 4. Under a supervisor, one child, the quarantine process, handles only suspects, and the others are not
-        drained. It has no connection until the supervisor tells it which group has one. Suspects of an ordered consumer are an exception: they run in the process that reads, so that
-        they stay in order.
+Rule 3. The time for draining is limited. After ``claim_after``, the suspect is handed back and the process
+        continues. If a suspect runs alone for longer than that, other entries begin to run with it, except in
+        the quarantine process.
+Rule 4. Under a supervisor, one child, the quarantine process, handles only suspects, and the others are not drained. It
+        has no connection until the supervisor names a group that has a suspect. Suspects of an ordered consumer are an
+        exception: they run in the process that reads, so that they stay in order.
 
 `headwater.groups.reading.poison` decides which deaths count against a message.
 """
@@ -48,27 +48,27 @@ from headwater.worker.store.clocks import Timers
 log = logging.getLogger("headwater.worker")
 
 HAND_BACK_DELAY_MS = 1_000
-"""How long a suspect is delayed by a process that cannot run it now."""
+"""Delay of a suspect that a process hands back because it cannot run it now, in milliseconds."""
 
 DRAIN_PAUSE_FACTOR = 10
-"""How many times ``claim_after`` must pass between a failed drain and the next one."""
+"""Pause between a failed drain and the next one, as a multiple of ``claim_after``."""
 
 WARN_AFTER_DRAINS = 3
-"""The number of failed drains in a row from which on each one logs a warning."""
+"""Number of failed drains in a row from which each further one is logged as a warning."""
 
 SWEEP_SECONDS = 60.0
-"""How often the records of messages that are no longer pending are looked for and deleted."""
+"""Interval at which the records of messages that are no longer pending are found and deleted, in seconds."""
 
 
 class Suspects(StrEnum):
-    """Where suspects run."""
+    """The place where suspects run."""
 
     HERE = "here"
-    """In this process, alone, because there is no supervisor."""
+    """They run in this process, alone, because it runs without a supervisor."""
     ELSEWHERE = "elsewhere"
-    """In the quarantine process of the same supervisor."""
+    """They run in the quarantine process of the same supervisor."""
     ONLY = "only"
-    """In this process, which is the quarantine process and runs nothing else."""
+    """They run in this process, which is the quarantine process and runs nothing else."""
 
 
 class Pausable(Protocol):
@@ -82,7 +82,7 @@ class Pausable(Protocol):
 
 
 class QuarantineLock:
-    """Lets one of a process's loops at a time pause all others. ``tell`` is called with the stream and the group of a
+    """Lets one loop of a process at a time pause all others. ``tell`` is called with the stream and the group of a
     suspect that is handed back for the quarantine process."""
 
     def __init__(self, tell: Callable[[str, str], None] = lambda _stream, _group: None) -> None:
@@ -91,8 +91,8 @@ class QuarantineLock:
         self._entered = False
 
     async def enter(self, loop: Pausable) -> bool:
-        """Pause all other loops, and return True when they are paused. Return False if another loop has done so or
-        is doing so."""
+        """Pause all other loops, and return True when they are paused. Return False if another loop has paused them
+        or is pausing them."""
         if self._entered:
             return False
         self._entered = True
@@ -145,13 +145,13 @@ class Quarantine:
 
     @property
     def hands_back(self) -> bool:
-        """Whether suspects are handed back: for the quarantine process, or because a drain of this process
-        failed not long ago."""
+        """True if suspects are handed back, for the quarantine process or because a drain of this process failed
+        recently."""
         too_early = self._clock.monotonic() < self._next_drain
         return self._suspects is Suspects.ELSEWHERE or too_early
 
     async def judge(self, claimed: Sequence[Owned]) -> None:
-        """Judge claimed entries, and set the record of each. Deletes old records every `SWEEP_SECONDS`."""
+        """Judge claimed entries, and set the record of each. Old records are deleted every `SWEEP_SECONDS`."""
         if not claimed:
             return
         records: dict[bytes, Record] = await self._in_flight.ask(
@@ -182,13 +182,13 @@ class Quarantine:
             return
         self._settled.append(owned.id)
         if all(task.done() for task in self._tasks):
-            # One task deletes all records: a task for each would open a connection for each.
+            # One task deletes all records, because a task for each would open a connection for each.
             task = asyncio.ensure_future(self._forget())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _forget(self) -> None:
-        """Delete the records of settled messages, until there is none left."""
+        """Delete the records of settled messages until none is left."""
         while self._settled:
             ids, self._settled = self._settled, []
             await self._in_flight.ask(partial(forget, ids=ids))
@@ -206,13 +206,13 @@ class Quarantine:
     # --- running a suspect ------------------------------------------------------------------------
 
     async def handle(self, suspects: Sequence[Owned]) -> None:
-        """Run the first of these alone, and hand back the others; or hand back all of them."""
+        """Run the first of these suspects alone, and hand back the others; or hand back all of them."""
         first, *others = suspects
         if self.hands_back:
             self._hand_back_suspects(suspects)
             return
-        # Without a delay: other processes run them, and this one when it has run the first. Many messages are
-        # suspects after a process died twice with a full buffer, so a pause after each would hold them up.
+        # They are not delayed: other processes run them, and this one after the first. After a process died twice
+        # with a full buffer, many messages are suspects, and a pause after each would hold them up.
         self._in_flight.hand_back(others)
         self._in_flight.hand_back(
             [owned for owned in self._in_flight.unbegun() if owned is not first]
@@ -243,7 +243,7 @@ class Quarantine:
         self._in_flight.hand_back(entries, delay_ms=HAND_BACK_DELAY_MS)
 
     async def _drained(self, suspect: Owned) -> bool:
-        """Drain this process, and return whether nothing else runs or is owned in it.
+        """Drain this process, and return whether it runs and owns nothing else.
 
         Returns False after ``claim_after``, or if another loop has the lock. After True, the caller must leave the
         lock.
@@ -270,7 +270,7 @@ class Quarantine:
         return False
 
     def _drain_failed(self, suspect: Owned) -> None:
-        """Postpone the next drain; warn if several drains in a row have failed."""
+        """Postpone the next drain. Log a warning if several drains in a row have failed."""
         self._failed_drains += 1
         self._next_drain = self._clock.monotonic() + DRAIN_PAUSE_FACTOR * self._claim_after_seconds
         if self._failed_drains >= WARN_AFTER_DRAINS:

@@ -1,4 +1,4 @@
-"""How many entries a consumer reads next: what its slots handle in a moment, and no more."""
+"""Chooses the number of entries that a consumer reads next: only as many as its slots handle in a moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headwater.worker.settle.in_flight import InFlight
 from headwater.worker.settle.scope import Scope
 
 AHEAD_SECONDS = 0.05
-"""For how long the slots should have work beyond what runs: longer than a read takes."""
+"""Time for which the slots should have waiting work, in seconds: longer than a read takes."""
 
 
 class Room:
@@ -34,7 +34,7 @@ class Room:
         self._order = order
 
     def free(self) -> int:
-        """Return how many entries to read next; 0 if it is better to wait until there is more room."""
+        """Return the number of entries to read next; 0 if it is better to wait until there is more room."""
         pool = self._pool
         capacity = pool.capacity
         most = self._most(capacity)
@@ -46,8 +46,8 @@ class Room:
         return free if free >= enough or (free > 0 and pool.hungry) else 0
 
     def _most(self, capacity: int) -> int:
-        """Return how many entries this consumer may own now: what runs, and what its slots handle in
-        `AHEAD_SECONDS`, at least one entry or batch."""
+        """Return the maximum number of entries that this consumer may own now: those that run, and those that its
+        slots handle in `AHEAD_SECONDS`, at least one entry or batch."""
         consumer = self._consumer
         if self._gate is not None and self._order is None:
             return min(consumer.prefetch, capacity + self._gate.ahead())

@@ -1,12 +1,12 @@
 """Stops one consumer: it stops reading, running handlers may end, and other entries are handed back.
 
-Rule 1. Entries that wait for a handler are handed back at once; the delivery does not count.
+Rule 1. Entries that wait for a handler are handed back at once, and this delivery does not count.
 Rule 2. Running handlers may end within the grace time; the log names them. After it, or after a second signal, they
-        are cancelled and their entries handed back; the delivery does not count.
+        are cancelled and their entries handed back, and this delivery does not count.
 Rule 3. The last settlements wait for an unreachable store until the grace time is over. A consumer without entries
         does not wait.
-Rule 4. A large reply or result that is under way may end within the grace time, which needs what the link needs. The
-        log says which one did not.
+Rule 4. A large reply or result that is under way may end within the grace time, because it takes the time that its
+        link needs. The log names one that does not end.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from headwater.worker.store.connections import lost_connection
 log = logging.getLogger("headwater.worker")
 
 CANCELLED_SECONDS = 1.0
-"""How long a cancelled handler may take to clean up."""
+"""Maximum time for a cancelled handler to clean up, in seconds."""
 
 LEAVING_SECONDS = 5.0
-"""How long leaving may take after a second signal, and for a consumer without entries."""
+"""Maximum time for leaving after a second signal, and for a consumer without entries, in seconds."""
 
 QUIETEN_SECONDS = 5.0
-"""How long to wait for the end of a read, in real time."""
+"""Maximum wait for the end of a read, in seconds of real time."""
 
 NAMED = 5
-"""How many running handlers the log names at most."""
+"""Maximum number of running handlers that the log names."""
 
 HOW_TO_STOP = "SIGTERM or Ctrl-C again stops now"
 
 
 class Stopping:
-    """Stops one consumer, as described in the module."""
+    """Stops one consumer by the rules of this module."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Stopping:
         if interrupted:
             await self._within(self._no_handler_runs(), CANCELLED_SECONDS)
         for owned in list(self._pool.running):
-            # It runs in a thread, or ignores its cancellation: hand it back although it runs.
+            # It runs in a thread, or ignores its cancellation, so hand it back although it runs.
             owned.mark_lost()
             owned.stopped = Stop.LOST
             self._endings.end(owned, Stopped())
@@ -124,8 +124,8 @@ class Stopping:
         seconds: float,
         hurry: asyncio.Event | None = None,
     ) -> bool:
-        """Wait for ``what`` until ``seconds`` have passed or ``hurry`` is set, and return whether it ended. If not,
-        cancel it."""
+        """Wait for ``what`` until ``seconds`` have passed or ``hurry`` is set, and return whether it ended. If it did
+        not, cancel it."""
         over = asyncio.Event()
         timer = self._clock.call_later(max(0.0, seconds), over.set)
         ends = [asyncio.ensure_future(what), asyncio.ensure_future(over.wait())]
@@ -188,8 +188,8 @@ class Stopping:
         )
 
     async def _leave(self) -> str:
-        """Settle everything, hand back entries of a lost reply, and remove the consumer if it owns nothing. Return
-        the end of the log line."""
+        """Settle everything, hand back entries of a lost reply, and remove the consumer if it owns nothing. Return the
+        end of the line for the log."""
         in_flight = self._in_flight
         await in_flight.settler.drained()
         recovered = None if in_flight.owned else await self._recovered()
@@ -207,8 +207,8 @@ class Stopping:
         return "" if await in_flight.ask(retire) else "; its consumer still owns entries"
 
     async def _recovered(self) -> tuple[list[Delivered], list[bytes]] | None:
-        """Return the entries of a lost reply, or None if the store does not answer. Tries twice: the first connection
-        may be an old one."""
+        """Return the entries of a lost reply; None if the store does not answer. Tries twice, because the first
+        connection may be an old one."""
         client, member = self._in_flight.client, self._in_flight.the_member()
         for _ in range(2):
             try:
@@ -224,7 +224,7 @@ class Stopping:
 
 
 async def _finished(task: asyncio.Future[Any]) -> None:
-    """Wait for a task. If the waiting is cancelled, the task is not."""
+    """Wait for a task. Cancelling the wait does not cancel the task."""
     await asyncio.wait([task])
 
 

@@ -1,4 +1,4 @@
-"""Running handlers: slots, threads, pools of processes, batches, limits and expiry.
+"""Runs handlers: slots, threads, pools of processes, batches, limits and expiry.
 
 It imports declare, leases, settle and observe. Start with execute.py; pool.py has the slots.
 """

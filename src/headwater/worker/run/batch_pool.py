@@ -1,9 +1,9 @@
 """Handler slots that take batches: ``size`` entries, or those that arrive within ``linger`` of the first.
 
-Rule 1. One slot gathers a batch at a time, so that two slots do not split what could be one batch.
-Rule 2. ``linger`` counts from the arrival of an entry, not from when a slot is free: the time that it waited
-        for a slot counts.
-Rule 3. In pool processes, an entry that ran in a process that died is a batch of its own.
+Rule 1. Only one slot at a time gathers a batch, so that two slots do not split entries that could be one batch.
+Rule 2. ``linger`` counts from the arrival of an entry, not from the moment when a slot is free. So the time for
+        which the entry waited for a slot counts.
+Rule 3. In pool processes, an entry that ran in a process that died is a batch by itself.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class BatchPool(Pool):
 
     @property
     def hungry(self) -> bool:
-        """Whether a slot has nothing to do, and no full batch waits for one."""
+        """True if a slot has nothing to do, and no full batch waits for one."""
         return self._busy < self._size and len(self._buffer) < self._batch.size
 
     @property
     def capacity(self) -> int:
-        """How many entries run, or could run at once."""
+        """Number of entries that run, or could run at once."""
         return len(self.running) + (self._size - self._busy) * self._batch.size
 
     @property
     def busy(self) -> bool:
-        """Whether every slot runs a handler."""
+        """True if every slot runs a handler."""
         return self._busy >= self._size
 
     def offer(self, entries: Sequence[Owned]) -> None:
@@ -121,6 +121,6 @@ class BatchPool(Pool):
             return [owned for owned in found if owned.unbegun]
 
     def _alone(self, owned: Owned) -> bool:
-        """Return whether an entry is a batch of its own: a process that ran it has died, and the next death will be
-        known to be its own (rule 3)."""
+        """Return whether an entry is a batch by itself, because a process that ran it has died. So the next death is
+        known to be caused by it (rule 3)."""
         return self._isolated and (owned.record.deaths > 0 or owned.record.crashes > 0)

@@ -1,9 +1,9 @@
 """Handles a batch: decodes its entries, calls the handler, and settles each entry by its outcome.
 
-Rule 1. `decide` is called for every entry, with its own delivery: its own attempts, its own dead letter.
-Rule 2. All settlements of a batch are sent together. With a result, the acknowledged entries are one step with
-        it (`groups.settling`, rule 4): if another worker has settled one of them, the others are handed back.
-Rule 3. Entries that fail together wait equally long, so that they are a batch again.
+Rule 1. `decide` is called for every entry with its own delivery, so that each has its own attempts and dead letter.
+Rule 2. All settlements of a batch are sent together. The acknowledged entries are settled in one step with the
+        result, if any (`settling`, rule 4). If another worker has settled one of them, the others are handed back.
+Rule 3. Entries that fail together wait for the same time, so that they are a batch again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from random import Random
 
 from headwater.groups.settling.settling import Settlement
-from headwater.messages import EXPIRES_FIELD
+from headwater.messages.keys import EXPIRES_FIELD
 from headwater.worker.declare.batches import BatchRun
 from headwater.worker.declare.decide import decide
 from headwater.worker.declare.outcome import (
@@ -46,7 +46,7 @@ class BatchHandling(Handling):
     """Handles one consumer's batches."""
 
     async def run_batch(self, taken: list[Owned]) -> None:
-        """Handle those entries of a batch that have not expired, in a slot of the pool."""
+        """Handle the entries of a batch that have not expired, in a slot of the pool."""
         if self.expiry.always or any(EXPIRES_FIELD in owned.delivered.fields for owned in taken):
             taken = [owned for owned in taken if await self.in_time(owned)]
         entries, items = [], []

@@ -1,4 +1,4 @@
-"""Ends deliveries: decides by outcome and policy how each is settled, and reports the reply of the store."""
+"""Ends deliveries: decides the settlement of each by its outcome and the policy, and reports the store's reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("headwater.worker")
 
 
 class Endings:
-    """The ends of one consumer's deliveries."""
+    """Ends the deliveries of one consumer."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Runs a consumer's handler on a delivery, or on a batch, and returns the outcome.
 
 Rule 1. Everything that the handler does leads to an outcome: it returns, raises any exception, is cancelled by
-        its own code, or returns a generator, which is never run. `Executor.call` raises only if the framework
-        cancels the task to abandon its work.
+        its own code, or returns a generator, which is never run. `Executor.call` itself raises only if the
+        framework cancels the task to abandon its work.
 Rule 2. An awaitable that the handler returns is awaited before the delivery is acknowledged.
 Rule 3. A handler that is not ``async`` runs in a thread, or in a pool process for which a thread waits
         (`process_pool`). Its exception is returned as a value, because a future cannot store every exception.
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
     from headwater.worker.run.process_pool import ProcessPool
 
 MOST_AWAITED = 8
-"""How many nested awaitables are awaited. More are probably an object that returns itself."""
+"""Maximum number of nested awaitables that are awaited. More are probably an object that returns itself."""
 
 
 MOST_TYPES = 64
-"""How many types of results are remembered as plain values, which need not be awaited."""
+"""Maximum number of result types that are remembered as plain values, which need not be awaited."""
 
 
 class HandlerOverran(HeadwaterError):
-    """A handler in a thread ran longer than its ``timeout``. Its delivery has failed. The process ends, because a thread
-    cannot be ended; ``headwater work`` starts another one."""
+    """The error of a process in which a handler in a thread ran longer than its ``timeout``. The delivery has failed.
+    The process ends, because a thread cannot be ended; ``headwater work`` starts another one."""
 
     def __init__(self, name: str, delivery: Delivery, seconds: float) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ class Executor:
         self._results = Results(consumer.into, consumer.name)
         self._threads: ThreadPoolExecutor | None = None
         self._idents: dict[object, int] = {}
-        """The thread in which each slot's handler runs, or ran last."""
+        """Slot → identity of the thread in which its handler runs, or ran last."""
         self._processes: ProcessPool | None = None
         self._end_process = end_process
         self._sync: Callable[[Any, Delivery], Any] = consumer.call
@@ -120,7 +120,7 @@ class Executor:
             self._plain = consumer.plain
 
     def _choose_sync(self, values: Values) -> None:
-        """Set what a slot's thread calls."""
+        """Set the function that a slot's thread calls."""
         consumer = self.consumer
         if runs_in_pool(consumer, self.clock):
             from headwater.worker.run.process_pool import ProcessPool
@@ -138,7 +138,7 @@ class Executor:
             )
 
     async def prepare(self) -> None:
-        """Start the first pool process, if handlers run in such. Raises `StartFailed`."""
+        """Start the first pool process, if handlers run in pool processes. Raises `StartFailed`."""
         if self._processes is not None and self._threads is not None:
             await asyncio.wrap_future(self._threads.submit(self._processes.prepare))
 
@@ -150,13 +150,13 @@ class Executor:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def decode(self, owned: Owned) -> tuple[Any, NotReturned | None]:
-        """Return the entry's message, or the outcome of an entry that cannot be decoded."""
+        """Return the entry's message and None, or None and the outcome if the entry cannot be decoded."""
         try:
             return self._decode(owned.delivered.fields), None
         except DecodeError as error:
             return None, Undecodable(error)
         except BaseException as error:
-            return None, Raised(error)  # raised by the message type: __post_init__, a validator
+            return None, Raised(error)  # raised by the type, in __post_init__ or a validator
 
     async def call(self, message: Any, work: Work) -> HandlerOutcome:
         """Call the handler with a message or a batch, in the task of ``work``, and return the outcome."""
@@ -205,7 +205,7 @@ class Executor:
         return self.clock.call_later(self._timeout_s, lambda: work.stop(Stop.TIMEOUT))
 
     def _returned(self, result: Any) -> HandlerOutcome:
-        """Return the outcome of a handler that returned ``result``. Raises an error that makes it a failure."""
+        """Return the outcome of a handler that returned ``result``. Raises an error if the result makes it fail."""
         additions = self._results.additions(result)
         if additions and not self._chain.empty:
             self._chain.publishing(additions)
@@ -243,12 +243,12 @@ class Executor:
         )
         loop = asyncio.get_running_loop()
         ended = asyncio.wrap_future(future)
-        # Called after the outcome is set: when no thread is busy, all outcomes have been reported.
+        # It is called after the outcome is set, so when no thread is busy, all outcomes have been reported.
         future.add_done_callback(lambda _future: _tell(loop, self._thread_ended))
         return await ended
 
     def _caught(self, slot: object, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-        """In the thread: call the handler, and return its error as a value."""
+        """Call the handler, and return its error as a value. Called in the thread."""
         self._idents[slot] = threading.get_ident()
         try:
             return call(), None
@@ -256,7 +256,7 @@ class Executor:
             return None, error
 
     def stack(self, owned: Owned) -> list[FrameSummary]:
-        """Return where the handler of an entry is, the outermost frame first."""
+        """Return the current stack of an entry's handler, outermost frame first."""
         task = (owned.batch or owned).task
         if task is None:
             return []

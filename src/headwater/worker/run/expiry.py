@@ -1,14 +1,14 @@
-"""Expiry: an entry that no worker has started in time is dropped, or becomes a dead letter.
+"""Drops an entry that no worker has started in time, or makes it a dead letter.
 
     a slot takes an entry ──in time──▶ its handler runs
                           └─expired──▶ acknowledged, or a dead letter
 
 Rule 1. An entry is checked when its handler is about to start, by the clock of the server, which also made its id.
-        What this process reckons is never later than that clock, so nothing expires too early.
-Rule 2. Its time counts from its id; of a message that was published late (``after=``), from when it was due.
-Rule 3. An entry that has been delivered before, counted, has or may have started: it runs. So does one that an
+        The time that this process computes is never later than that clock, so no entry expires too early.
+Rule 2. The time of an entry counts from its id, and that of a late scheduled message (``after=``) from its due time.
+Rule 3. An entry with an earlier delivery that counted has or may have started, so it runs. So does one that an
         operator replays.
-Rule 4. Only an id that is a time can tell the age of its entry. All others run, with a warning.
+Rule 4. The age of an entry is known only if its id is a time. Other entries run, with a warning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from headwater.common.model import StreamID
 from headwater.groups.protocol.operation import Refused, server_ms, single
-from headwater.messages import EXPIRES_FIELD, LATE_FIELD
+from headwater.messages.keys import EXPIRES_FIELD, LATE_FIELD
 from headwater.worker.declare.declaration import Consumer
 from headwater.worker.declare.outcome import Expired
 from headwater.worker.declare.owned import Owned
@@ -29,13 +29,13 @@ from headwater.worker.store.clocks import Timers
 log = logging.getLogger("headwater.worker")
 
 ASK_SECONDS = 1.0
-"""How old the server's time may be: its clock can be set meanwhile."""
+"""Maximum age of the server's time, in seconds. The server's clock can be set meanwhile."""
 
 SAY_SECONDS = 60.0
-"""How often, at most, the log says that entries expired."""
+"""Minimum interval at which the log says that entries expired, in seconds."""
 
 FIRST_TIME_MS = 946_684_800_000
-"""The year 2000. An id below it was not made from a clock."""
+"""Unix milliseconds of the year 2000. An id below it was not made from a clock."""
 
 DAY_MS = 86_400_000
 
@@ -43,7 +43,7 @@ LONGEST_DIGITS = 15
 
 
 class ServerTime:
-    """The clock of the server, asked once a second at most. ``ask`` sends an operation to the store."""
+    """The clock of the server, which is asked at most once a second. ``ask`` sends an operation to the store."""
 
     def __init__(self, clock: Timers, ask: Callable[..., Any]) -> None:
         self._clock = clock
@@ -53,7 +53,7 @@ class ServerTime:
         self._until = -1.0
 
     async def now_ms(self) -> int:
-        """Return the server's time, or a little less. Raises `Refused` if this user may not ask for it."""
+        """Return the server's time in Unix milliseconds, or a little less. Raises `Refused` if the user may not ask."""
         if self._clock.monotonic() >= self._until:
             async with self._lock:
                 if self._clock.monotonic() >= self._until:
@@ -64,7 +64,7 @@ class ServerTime:
 
 
 class Expiry:
-    """Tells which entries of one consumer have expired, and says so in the log."""
+    """Decides which entries of one consumer have expired, and logs this."""
 
     def __init__(self, consumer: Consumer, *, clock: Timers, ask: Callable[..., Any]) -> None:
         self._consumer = consumer
@@ -75,10 +75,10 @@ class Expiry:
         self._unsaid = 0
         self.dropped = self.dead = 0
         self.always = consumer.expires_ms is not None
-        """Whether all entries expire, not only those that say so themselves."""
+        """True if all entries expire, not only those with their own ``expires=``."""
 
     async def expired(self, owned: Owned) -> Expired | None:
-        """Return the outcome of an entry that has expired; None if its handler is to run."""
+        """Return the outcome of an entry that has expired; None if its handler must run."""
         if owned.count > 1 or owned.record.replayed:
             return None
         lasts, late = self._lasts_ms(owned)
@@ -98,7 +98,7 @@ class Expiry:
         return self._said(owned, age + late, lasts)
 
     def _lasts_ms(self, owned: Owned) -> tuple[int | None, int]:
-        """Return how long an entry may wait for its start, None for ever; and how late it was published."""
+        """Return the milliseconds that an entry may wait for its start, None for ever; and by which it was late."""
         lasts, late, fields = self._consumer.expires_ms, 0, owned.delivered.fields
         for place in range(0, len(fields) - 1, 2):
             name, value = fields[place], fields[place + 1]
@@ -116,7 +116,7 @@ class Expiry:
         return lasts, late
 
     def _age_ms(self, entry_id: bytes, now: int) -> int | None:
-        """Return how long ago an entry was added; None if its id does not tell."""
+        """Return the age of an entry in milliseconds; None if its id does not tell."""
         added = StreamID.parse(entry_id).ms
         if FIRST_TIME_MS <= added <= now + DAY_MS:
             return now - added
@@ -128,7 +128,7 @@ class Expiry:
         return None
 
     def _said(self, owned: Owned, age: int, lasts: int) -> Expired:
-        """Count an expired entry, log it at times, and return its outcome."""
+        """Count an expired entry, log it at intervals, and return its outcome."""
         consumer = self._consumer
         dead = consumer.expired_dead and bool(consumer.dead)
         self.dead += dead

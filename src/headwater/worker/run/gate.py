@@ -1,15 +1,15 @@
-"""The gate before the slots of a consumer with limits: entries pass when their limits allow them to start.
+"""The gate before the slots of a consumer with limits. Entries pass when their limits allow them to start.
 
     accept ──▶ gate ──places and tokens──▶ slots
                  ├──must wait, has a key──▶ parked in the store until its turn
                  └──must wait, no key─────▶ stays here, so the reader has no room and waits
 
-Rule 1. The store is asked only for entries that a free slot would start now. While nothing has to wait, it is also asked
-        for those that the slots would start within `EARLY_SECONDS`, no more than get tokens within this time. Such a token
-        is used within this time or not at all.
-Rule 2. An entry that waits uses neither an attempt nor a slot: handing it back does not count.
-Rule 3. What waits for almost a second while every slot is busy is handed back, as by the slots. What waits for a limit
-        of the whole group is handed back only if every slot runs the same handlers for so long.
+Rule 1. The store is asked only for entries that a free slot would start now. While no entry has to wait, it is also
+        asked for those that the slots would start within `EARLY_SECONDS`, as far as tokens come within this time. Such
+        a token is used within this time or not at all.
+Rule 2. An entry that waits uses neither an attempt nor a slot, because handing it back does not count.
+Rule 3. An entry that waits for almost a second while every slot is busy is handed back, as by the slots. If it waits
+        for a limit of the whole group, it is handed back only if every slot runs the same handlers for that time.
 Rule 4. A place is given back when the store has replied to the settlement of its entry, whatever the outcome.
 """
 
@@ -52,27 +52,27 @@ from headwater.worker.store.retrying_client import RetryingClient
 from headwater.worker.store.waiting import cancelled
 
 SOON_US = 20_000
-"""For how long a process keeps an entry with a key until its token comes, instead of parking it."""
+"""Maximum time in microseconds for which a process keeps an entry with a key until its token comes, or parks it."""
 
 LATE_US = 200_000
-"""The same for an entry that was parked, and claimed a little late."""
+"""Maximum time in microseconds, as `SOON_US`, for an entry that was parked, and claimed a little late."""
 
 AHEAD_US = 250_000
-"""The same for an entry without a key."""
+"""Maximum time in microseconds, as `SOON_US`, for an entry without a key."""
 
 EARLY_SECONDS = 0.02
-"""How long before its start an entry may get its tokens. Each request for tokens is a round trip, and without this a
-process with four slots would start four entries in each."""
+"""Time before its start at which an entry may get its tokens, in seconds. Each request for tokens is a round trip, and
+without this a process with four slots would start four entries in each."""
 
 POLL_SECONDS = 0.005, 0.2
-"""How often a process asks for a place for an entry that it keeps, at most and at least; in between every eighth of the
-time that it has waited."""
+"""Shortest and longest interval, in seconds, at which a process asks for a place for an entry that it keeps. Between
+them, the interval is an eighth of the time for which the entry has waited."""
 
 LOOK_SECONDS = 2.0
-"""How often it looks for places that dead processes had, and notes which entries wait here."""
+"""Interval in seconds at which a process looks for places of dead processes, and notes the entries that wait here."""
 
 MOST_ASKED = 500
-"""For how many entries the store is asked at once: a few milliseconds of its time."""
+"""Maximum number of entries for which the store is asked at once: a few milliseconds of its time."""
 
 
 class Gate:
@@ -98,18 +98,18 @@ class Gate:
         self._starting: dict[Owned, Timer] = {}
         """Entries that have their tokens and start in a moment."""
         self._early: dict[Owned, float] = {}
-        """Entries that got their tokens before a slot was free for them, and from when these are valid."""
+        """Entries that got their tokens before a slot was free → time from which the tokens are valid."""
         self._since: dict[Owned, float] = {}
-        """When the entries that have not been settled arrived."""
+        """Entries that have not been settled → time of their arrival."""
         self._late = 0
-        """How many of the first entries that wait here have been at a slot, too late for their tokens."""
+        """Number of the first waiting entries that have been at a slot, too late for their tokens."""
         self._held_back = False
-        """Whether some of the entries that asked last wait here."""
+        """True if some of the entries that asked last wait here."""
         self._places = _Places()
         self._notes = _Notes()
         self._again_at = self._look_at = 0.0
         self._tokens_at = 0.0
-        """Before this time the store has no tokens of a rate that all entries need."""
+        """Time before which the store has no tokens of a rate that all entries need."""
         self._timer: Timer | None = None
         self._busy_timer: Timer | None = None
         self._rates = self._client_for_rates()
@@ -127,8 +127,8 @@ class Gate:
         return limits
 
     def _client_for_rates(self) -> RetryingClient | None:
-        """Return the client for the rates of a partition, which hold for the whole stream, in whose hash slot they are;
-        None for a stream without partitions."""
+        """Return the client for the rates of a partition; None for a stream without partitions. The rates apply to the
+        whole stream, and are in its hash slot."""
         consumer = self._scope.consumer
         stream, home = consumer.stream.name, self._limits.home
         if home == stream:
@@ -147,7 +147,7 @@ class Gate:
         self._ask_now()
 
     def ahead(self) -> int:
-        """Return for how many entries more than there are free slots the store is asked."""
+        """Return the number of entries for which the store is asked in addition to those for free slots."""
         usual, consumer = self._slow.usual(), self._scope.consumer
         if usual is None or self._held_back or self._pool.overfull:
             return 0
@@ -160,8 +160,8 @@ class Gate:
         return min(most, int(starts), int(EARLY_SECONDS / every_s))
 
     def _in_time(self, owned: Owned) -> bool:
-        """Return whether an entry that a slot is about to start may start. If it got its tokens too long ago, it needs new
-        ones, and waits here again."""
+        """Return whether an entry that a slot is about to start may start. If it got its tokens too long ago, it needs
+        new ones, and waits here again."""
         valid_from = self._early.pop(owned, None)
         if valid_from is None or self._clock.monotonic() - valid_from <= EARLY_SECONDS:
             return True
@@ -172,7 +172,7 @@ class Gate:
         return False
 
     def _settled(self, queued: Queued, _outcome: SettleOutcome) -> None:
-        """Give back the places of entries that this process does not own any more."""
+        """Give back the places of entries that this process no longer owns."""
         for owned in queued.entries:
             self._early.pop(owned, None)
             self._since.pop(owned, None)
@@ -198,7 +198,7 @@ class Gate:
                 await self._let_pass(entries)
 
     def close(self) -> None:
-        """Start nothing more."""
+        """Start no more entries."""
         self._waiting.clear()
         for timer in (self._timer, self._busy_timer, *self._starting.values()):
             if timer is not None:
@@ -209,7 +209,7 @@ class Gate:
         if self._rates is not None:
             self._rates.close()
 
-    # --- what there is to do -----------------------------------------------------------------------
+    # --- pending work -----------------------------------------------------------------------------
 
     def _has_work(self) -> bool:
         now = self._clock.monotonic()
@@ -220,12 +220,12 @@ class Gate:
         return bool(self._places.freed) or asks or looks
 
     def _free(self) -> int:
-        """Return how many entries could start now."""
+        """Return the number of entries that could start now."""
         pool = self._pool
         return pool.capacity - len(pool.running) - pool.waiting - len(self._starting)
 
     def _tick(self) -> None:
-        """Look at intervals, also while nothing else happens."""
+        """Wake the gate at intervals, even while nothing else happens."""
         self._in_flight.changes.notify()
         self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._tick)
 
@@ -236,12 +236,12 @@ class Gate:
         self._watch()
 
     def _watch(self) -> None:
-        """Hand back what waits for too long."""
+        """Watch for entries that wait for too long."""
         if self._busy_timer is None and self._pool.patience < math.inf:
             self._busy_timer = call_upkeep(self._clock, CHECK_SECONDS, self._look_busy)
 
     def _look_busy(self) -> None:
-        """Hand back what has waited for too long (rule 3), and look again while an entry waits."""
+        """Hand back entries that have waited for too long (rule 3), and look again while an entry waits."""
         self._busy_timer = None
         waiting = [o for o in chain(self._early, self._waiting) if self._still_here(o)]
         now, since = self._clock.monotonic(), self._slow.busy_since()
@@ -272,12 +272,12 @@ class Gate:
         await self._note()
 
     async def _note(self) -> None:
-        """Note in the store which entries wait, if that has changed."""
+        """Note in the store the entries that wait, if they have changed."""
         if changed := self._notes.take():
             await self._ask(partial(note_limited, waiting=changed[0], over=changed[1]))
 
     def _called(self, count: int) -> None:
-        """Read at once if entries in line are due."""
+        """Make the reader read at once if entries in line are due."""
         if count:
             self._scope.hooks.expect(self._clock.monotonic())
 
@@ -310,7 +310,7 @@ class Gate:
         return await self._in_flight.ask(make)
 
     async def _let_pass(self, entries: Sequence[Owned]) -> None:
-        """Start those of the entries that may start; park or keep the others."""
+        """Start the entries that may start, and park or keep the others."""
         asked = [(owned, one) for owned in entries if (one := self._needs(owned)) is not None]
         with_places = [pair for pair in asked if pair[1].places]
         denied: dict[Owned, int] = {}
@@ -351,7 +351,7 @@ class Gate:
         await self._note()
 
     def _needs(self, owned: Owned) -> Asked | None:
-        """Return what an entry needs; None if it has started, because it needs nothing, or was settled."""
+        """Return the needs of an entry; None if it has started because it needs nothing, or if it was settled."""
         consumer, delivered, message = self._scope.consumer, owned.delivered, None
         if self._limits.have_keys:
             try:
@@ -361,7 +361,7 @@ class Gate:
                 return None
         try:
             tokens, places = self._limits.needs(message, consumer.stream.name, consumer.group)
-        except BaseException as error:  # as of ``order_by``
+        except BaseException as error:  # as for ``order_by``
             self._notes.over(owned)
             self._endings.end(owned, Raised(error))
             return None
@@ -384,7 +384,7 @@ class Gate:
             found = await self._rates.answered(lambda: take_tokens(needs), Step.READ)
         return found
 
-    # --- what follows -----------------------------------------------------------------------------
+    # --- after the reply --------------------------------------------------------------------------
 
     def _start(self, owned: Owned, seconds: float) -> None:
         """Give an entry to the slots, now or in a moment."""
@@ -429,17 +429,17 @@ class _Places:
 
     def __init__(self) -> None:
         self.had: dict[Owned, Sequence[LimitPlace]] = {}
-        """The places of the entries that run, or are about to; of those in line that are being parked, the places that
-        they wait for: one may have become free before they could be made due."""
+        """The places of entries that run, or are about to. For entries in line that are being parked, the places that
+        they wait for, because one may have become free before they could be made due."""
         self.freed: list[tuple[bytes, LimitPlace]] = []
         self.cursor = 0
         self._denied_at: float | None = None
-        """Since when there has been no place for the entries that wait at the gate."""
+        """Time since which there has been no place for the entries that wait at the gate; None if there is one."""
         self._had = 0
-        """How many places this process had then."""
+        """Number of entries with places that this process had then."""
 
     def give_back(self, owned: Owned) -> None:
-        """Give back the places of an entry that has ended, or does not start after all."""
+        """Mark as freed the places of an entry that has ended, or does not start after all."""
         self.freed += [(owned.id, place) for place in self.had.pop(owned, ())]
 
     def take_freed(self) -> list[tuple[bytes, LimitPlace]]:
@@ -448,7 +448,7 @@ class _Places:
         return freed
 
     def poll_s(self, now: float, *, denied: bool) -> float:
-        """Return in how many seconds to ask for places again."""
+        """Return the seconds until places are asked for again."""
         if not denied:
             self._denied_at = None
             return 0.0
@@ -458,16 +458,16 @@ class _Places:
 
 
 class _Notes:
-    """Which entries the store knows to wait for a limit (`groups.reports.limited`)."""
+    """The entries that are noted in the store as waiting for a limit (`groups.reports.limited`)."""
 
     def __init__(self) -> None:
         self.noted: set[bytes] = set()
-        """Entries that are noted as waiting at the gate."""
+        """Ids of entries that are noted as waiting at the gate."""
         self._wait: list[bytes] = []
         self._over: list[bytes] = []
 
     def stay(self, entries: Sequence[Owned]) -> None:
-        """Note entries that stay at the gate, unless they are noted."""
+        """Note entries that stay at the gate, unless they are already noted."""
         self._wait += [owned.id for owned in entries if owned.id not in self.noted]
         self.noted.update(self._wait)
 
@@ -476,13 +476,13 @@ class _Notes:
         self._wait.append(owned.id)
 
     def over(self, owned: Owned) -> None:
-        """Note that an entry does not wait any more, if it was parked, or waited here for long."""
+        """Note that an entry no longer waits, if it was parked or waited here for long."""
         if owned.id in self.noted or owned.delivered.claimed:
             self.noted.discard(owned.id)
             self._over.append(owned.id)
 
     def take(self) -> tuple[list[bytes], list[bytes]] | None:
-        """Return the entries that begin to wait and those that do not wait any more; None if nothing has changed."""
+        """Return the entries that begin to wait, and those that no longer wait; None if nothing has changed."""
         if not self._wait and not self._over:
             return None
         found, self._wait, self._over = (self._wait, self._over), [], []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headwater.groups.reading.poison import Record, write
-from headwater.messages import EXPIRES_FIELD
+from headwater.messages.keys import EXPIRES_FIELD
 from headwater.worker.declare.outcome import Crashed, Returned
 from headwater.worker.declare.owned import RUNNING, Owned
 from headwater.worker.run.endings import Endings
@@ -20,7 +20,7 @@ from headwater.worker.settle.scope import Scope
 
 
 class Handling:
-    """Handles one consumer's entries, each by itself. ``observe`` is called with each entry that begins."""
+    """Handles the entries of one consumer, each by itself. ``observe`` is called with each entry that begins."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Handling:
             if not starts(owned):
                 return
         fields = owned.delivered.fields
-        # One field is the message.
+        # A single field is the message.
         expires = self.expiry.always or (len(fields) > 2 and EXPIRES_FIELD in fields)
         if expires and not await self.in_time(owned):
             return
@@ -78,8 +78,8 @@ class Handling:
         return expired is None
 
     async def crashed(self, entries: Sequence[Owned], outcome: Crashed) -> Crashed:
-        """Count the death of the pool process in which these entries ran, and return the outcome of each. Of one
-        entry it is a crash. Of several, no one knows the culprit: each runs in a batch of its own from now on."""
+        """Count the death of the pool process in which these entries ran, and return the outcome of each. For one
+        entry it is a crash. Among several the cause is unknown, so each runs in a batch by itself from now on."""
         records: dict[bytes, Record] = {}
         for owned in entries:
             record = owned.record

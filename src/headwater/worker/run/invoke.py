@@ -3,7 +3,7 @@
     middleware ( dependencies of the delivery ( handler ) )
 
 Rule 1. A handler without dependencies, in an app without middleware, is called directly, not from here.
-Rule 2. The handler's error is the error of the delivery, whatever a dependency does with it.
+Rule 2. The handler's error is the error of the delivery, even if a dependency suppresses it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from headwater.worker.store.waiting import cancelled
 log = logging.getLogger("headwater.worker")
 
 Apart = Callable[[Any, Delivery], Awaitable[tuple[Any, BaseException | None]]]
-"""Calls a handler in a thread or in another process, and returns its result, or its exception as a value."""
+"""Function that calls a handler in a thread or another process, and returns its result, or its exception as a value."""
 
 Finish = Callable[[Any], Awaitable[Any]]
-"""Awaits a handler's result until it is a plain value."""
+"""Function that awaits a handler's result until it is a plain value."""
 
 
 class Invocation:

@@ -1,10 +1,10 @@
 """A fixed number of handler slots: tasks that take entries from one buffer.
 
 Rule 1. The number of tasks is fixed: no task is created for a message.
-Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's task, so their code can cancel it; such
-        a cancellation is undone (see `execute`).
-Rule 3. What waits for longer than `HOLD_SECONDS` while every slot is busy is handed back, so that it does not wait
-        here while another process is idle. Then nothing more is read ahead until a handler has ended.
+Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's task, so their code can cancel it. Such a
+        cancellation is undone (see `execute`).
+Rule 3. An entry that waits for longer than `HOLD_SECONDS` while every slot is busy is handed back, so that it does not
+        wait here while another process is idle. Then no entry is read ahead until a handler has ended.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from headwater.worker.store.clocks import Timer, Timers
 from headwater.worker.store.waiting import Changes
 
 TURNS = 32
-"""How many messages a slot handles before it yields to other tasks, if its handlers never wait."""
+"""Number of messages that a slot handles before it yields to other tasks, if its handlers never wait."""
 
 
 HOLD_SECONDS = 0.95
-"""How long an entry waits for a slot until another process has it: below a second, of which `HandBack.look_s` is for that
-process."""
+"""Time for which an entry waits for a slot until another process has it, in seconds. It is below a second, and includes
+`HandBack.look_s`, the time until that process looks."""
 
 CHECK_SECONDS = 0.1
-"""How often it is checked again whether every slot is busy, while entries have waited for too long."""
+"""Interval at which it is checked whether every slot is busy, while entries have waited for too long, in seconds."""
 
 
 class HandBack(NamedTuple):
-    """How a pool hands back what waits for too long."""
+    """The way in which a pool hands back entries that wait for too long."""
 
     clock: Timers
     look_s: Callable[[], float]
-    """Returns how long it takes at most until another process looks for what was handed back."""
+    """Function that returns the maximum seconds until another process looks for entries that were handed back."""
     hand_back: Callable[[Sequence[Owned]], None]
 
 
@@ -69,8 +69,8 @@ def dismissed(task: asyncio.Task[Any]) -> bool:
 class Pool:
     """``size`` handler slots.
 
-    ``run`` handles what a slot takes, here one entry. It raises only if its slot is dismissed. ``idle`` is
-    called whenever a slot has nothing to do.
+    ``run`` handles one entry that a slot takes, in subclasses a batch. It raises only if its slot is dismissed.
+    ``idle`` is called whenever a slot has nothing to do.
     """
 
     def __init__(
@@ -89,15 +89,15 @@ class Pool:
         self._changes = changes
         self._buffer: deque[Owned] = deque()
         self._arrivals: deque[asyncio.Future[None]] = deque()
-        """Slots that wait for an entry."""
+        """One future for each slot that waits for an entry."""
         self._slots: list[Slot] = []
         self.running: set[Owned] = set()
         self.overfull = False
-        """Entries were handed back because they had to wait, and no handler has ended since."""
+        """True if entries were handed back because they had to wait, and no handler has ended since."""
         self._hold = hold
         self._timer: Timer | None = None
         self._handed_back: dict[bytes, float] = {}
-        """When the entries that were handed back last had arrived, in case they come again."""
+        """Ids of the entries that were handed back last → time of their arrival, in case they come again."""
 
     def start(self, name: str) -> list[asyncio.Task[None]]:
         """Start the slots and return their tasks, which the caller watches."""
@@ -117,27 +117,27 @@ class Pool:
 
     @property
     def capacity(self) -> int:
-        """How many entries run, or could run at once."""
+        """Number of entries that run, or could run at once."""
         return self._size
 
     @property
     def busy(self) -> bool:
-        """Whether every slot runs a handler."""
+        """True if every slot runs a handler."""
         return len(self.running) >= self._size
 
     @property
     def hungry(self) -> bool:
-        """Whether a slot has nothing to do and no entry waits for one."""
+        """True if a slot has nothing to do and no entry waits for one."""
         return not self._buffer and len(self.running) < self._size
 
     @property
     def waiting(self) -> int:
-        """How many entries wait for a slot."""
+        """Number of entries that wait for a slot."""
         return len(self._buffer)
 
     @property
     def patience(self) -> float:
-        """For how many seconds an entry waits while every slot is busy, until it is handed back."""
+        """Seconds for which an entry waits while every slot is busy, until it is handed back."""
         return math.inf if self._hold is None else HOLD_SECONDS - self._hold.look_s()
 
     def offer(self, entries: Sequence[Owned]) -> None:
@@ -160,7 +160,7 @@ class Pool:
                 self._timer = hold.clock.call_later(self.patience, self._look)
 
     def _look(self) -> None:
-        """Hand back what has waited for too long, if every slot is busy."""
+        """Hand back entries that have waited for too long, if every slot is busy."""
         hold, self._timer = self._hold, None
         assert hold is not None, "`_watch` has set the timer"
         oldest = hold.clock.monotonic() - self.patience
@@ -179,7 +179,7 @@ class Pool:
             self._timer = hold.clock.call_later(left, self._look)
 
     def hand_back(self, entries: Sequence[Owned]) -> None:
-        """Hand back entries for which there is no slot, and read no more ahead until a handler has ended."""
+        """Hand back entries that found no slot, and stop reading ahead until a handler has ended."""
         assert self._hold is not None, "then `patience` never ends"
         self.overfull = True
         self._hold.hand_back(entries)

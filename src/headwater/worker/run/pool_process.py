@@ -1,7 +1,7 @@
-"""What a pool process runs (`process_pool`): it opens the handler's dependencies, and calls the handler for each request.
+"""The program of a pool process (`process_pool`): opens the handler's dependencies, and calls it for each request.
 
-Rule 1. Before a handler begins, the number of its request is written where the worker sees it: a death after that is its
-        own.
+Rule 1. Before a handler begins, the number of its request is written to memory that the worker reads. A death after
+        that is blamed on this handler.
 Rule 2. An error is sent as a pickle if it can be read back, and as its type, text and stack in any case.
 """
 
@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from headwater.messages import error_text, trace_text
+from headwater.messages.dead import error_text, trace_text
 from headwater.worker.declare.batches import Batch
 from headwater.worker.declare.dependencies import Values, all_of, open_in_thread, refuse_awaitable
 from headwater.worker.declare.handlers import bind
@@ -39,16 +39,16 @@ END = b""
 
 
 class PooledHandler(NamedTuple):
-    """What a pool process runs."""
+    """The handler that a pool process runs."""
 
     handler: Callable[..., Any]
     in_batches: bool
     into: tuple[str, Any, str] | None
-    """The name, type and codec of the stream for results."""
+    """The name, type and codec of the stream for results; None without one."""
     returns: bool
-    """Whether the worker needs the result."""
+    """True if the worker needs the result."""
     log: tuple[Any, Any] | None
-    """The log's level and format, if `headwater work` has configured it."""
+    """The log's level and format; None if `headwater work` has not configured it."""
 
 
 class SentError(NamedTuple):
@@ -62,7 +62,7 @@ class SentError(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """How a handler ended. ``said`` are the outcomes that a batch handler set for items."""
+    """The end of a handler's run. ``said`` are the outcomes that a batch handler set for items, by index."""
 
     result: Any
     error: SentError | None
@@ -70,7 +70,7 @@ class Reply(NamedTuple):
 
 
 class _Life:
-    """Whether this process must end, and whether its handler runs."""
+    """The state of this process: whether it must end, and whether its handler runs."""
 
     def __init__(self, connection: Connection, begun: Any) -> None:
         self._connection = connection
@@ -80,12 +80,12 @@ class _Life:
         self.ending = False
 
     def begin(self) -> None:
-        """Record that a handler begins: from here on a death of this process is its own."""
+        """Record that a handler begins. From here on, a death of this process is blamed on it."""
         self.running = True
         self._begun.value = self.received
 
     def terminate(self, *_: object) -> None:
-        """At SIGTERM: end the handler, if the worker has said so or is gone."""
+        """Handle SIGTERM: end the handler if the worker requests it or has ended."""
         if self._connection.poll():
             self.ending = True
             if self.running:
@@ -94,7 +94,7 @@ class _Life:
 
 
 def serve(connection: Connection, stacks: Connection, begun: Any, job: bytes) -> None:
-    """Run a pool process: handle what arrives, one after the other, until told to end."""
+    """Run a pool process: handle the requests that arrive, one after another, until told to end."""
     life = _Life(connection, begun)
     _settle_in(life, (connection, stacks))
     with ExitStack() as stack:
@@ -128,14 +128,14 @@ def _settle_in(life: _Life, pipes: Sequence[Connection]) -> None:
     os.dup2(null, 0)  # the worker's standard input is not for handlers
     os.close(null)
     faulthandler.register(SHOW_STACK, file=pipes[1].fileno(), all_threads=False)
-    # A function, and not SIG_IGN, which programs that handlers start would inherit.
+    # This is a function, because programs that handlers start would inherit SIG_IGN.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, life.terminate)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _end_with_worker() -> None:
-    """Have the kernel kill this process when its worker ends. Source: prctl(2)."""
+    """Make the kernel kill this process when its worker ends. Source: prctl(2)."""
     parent = multiprocessing.parent_process()
     if sys.platform != "linux" or parent is None:
         return
@@ -147,7 +147,7 @@ def _end_with_worker() -> None:
 
 
 def _opened(job: PooledHandler, stack: ExitStack) -> tuple[Callable[[Any, Any], Any], bool]:
-    """Return how to call the handler, with open dependencies of the process."""
+    """Return the function that calls the handler, with open dependencies, and whether the worker needs the result."""
     if job.log is not None:
         configure_logging(*job.log)
     bound = bind(job.handler, Any, has_results=False, in_batches=job.in_batches)
@@ -169,7 +169,7 @@ def _opened(job: PooledHandler, stack: ExitStack) -> tuple[Callable[[Any, Any], 
 def _answer(
     call: Callable[[Any, Any], Any], request: bytes, life: _Life, *, returns: bool
 ) -> bytes:
-    """Call the handler, and return how it ended."""
+    """Call the handler, and return the reply for the worker as a pickle."""
     result: Any = None
     error: BaseException | None = None
     batch: Batch[Any] | None = None

@@ -1,19 +1,19 @@
-"""Pool processes: where the handler of a consumer with ``executor="process"`` runs, one message or batch at a time.
+"""Pool processes, which run the handler of a consumer with ``executor="process"``, one message or batch at a time.
 
     slot ─▶ thread ─▶ ProcessPool.call ──pipe──▶ serve: dependencies, handler
                 ◀── result or error ◀──pipe──┘
 
-Rule 1. A process handles one message at a time, so its death is that message's alone. A process is started when no
-        other is idle, at most one for each slot; the first one before the worker reads, so that the start fails if it
-        cannot start or open its dependencies. A start takes a second, so the message is given to the process that is
-        idle first, the new one or another.
-Rule 2. Processes are started by spawn. Forking a process with threads can deadlock, and a server from which to fork
-        would have to import the program, which may start threads.
+Rule 1. A process handles one message at a time, so its death is blamed on that message alone. A process is started when
+        no other is idle, at most one for each slot. The first one is started before the worker reads, so that the start
+        fails if it cannot start or open its dependencies. A start takes a second, so the message is given to the
+        process that is idle first, the new one or another.
+Rule 2. Processes are started by spawn. Forking a process with threads can deadlock, and a fork server would have to
+        import the program, which may start threads.
 Rule 3. A process that must end (timeout, stop, lost lease) is told so and gets SIGTERM, which ends its handler by
-        SystemExit. After `TERM_SECONDS` it is killed. A SIGTERM or SIGINT from elsewhere does nothing: the worker
-        decides when handlers end.
-Rule 4. A pool process ends when its worker does, whatever kills that: the kernel kills it (PR_SET_PDEATHSIG); where it
-        does not, the process ends at the end of its pipe.
+        SystemExit. After `TERM_SECONDS` it is killed. A SIGTERM or SIGINT from elsewhere does nothing, because the
+        worker decides when handlers end.
+Rule 4. A pool process ends when its worker does, for any reason: the kernel kills it (PR_SET_PDEATHSIG). Where the
+        kernel does not, the process ends at the end of its pipe.
 Rule 5. Only pickles of our own processes are read, from their pipe.
 """
 
@@ -34,8 +34,7 @@ from traceback import FrameSummary
 from typing import Any
 
 from headwater.errors import DeclarationError
-from headwater.messages import error_text
-from headwater.messages.dead import REMOTE_TRACE
+from headwater.messages.dead import REMOTE_TRACE, error_text
 from headwater.worker.declare.batches import Batch
 from headwater.worker.declare.declaration import POOL_PROCESS, Consumer
 from headwater.worker.declare.delivery import Delivery
@@ -47,16 +46,16 @@ from headwater.worker.run.pool_process import END, SHOW_STACK, PooledHandler, Se
 log = logging.getLogger("headwater.worker")
 
 TERM_SECONDS = 0.5
-"""How long a handler may take to end after SIGTERM."""
+"""Maximum time for a handler to end after SIGTERM, in seconds."""
 
 REAP_SECONDS = 5.0
-"""How long to wait for the exit status of a process that has ended."""
+"""Maximum wait for the exit status of a process that has ended, in seconds."""
 
 STACK_SECONDS, STACK_BYTES = 0.2, 65_536
-"""How long to wait for the stack of a handler, and how much of it is read."""
+"""Maximum wait for the stack of a handler, in seconds, and the maximum number of its bytes that are read at a time."""
 
 TRIES = 3
-"""How many processes may end before they have a message, before that counts as a crash of the message."""
+"""Number of processes that may end before they begin a message, until this counts as a crash of the message."""
 
 _FRAME = re.compile(r'File "(.*)", line (\d+) in (.*)')
 
@@ -88,7 +87,7 @@ class PoolProcess:
         self._connection, theirs = context.Pipe()
         self._stacks, writer = context.Pipe(duplex=False)
         self._begun = context.RawValue("Q", 0)
-        """The number of the request whose handler the process began last, in memory that both share."""
+        """Number of the request whose handler the process began last, in memory that both processes share."""
         self._process = context.Process(
             target=serve, args=(theirs, writer, self._begun, job), name=POOL_PROCESS, daemon=False
         )
@@ -103,7 +102,7 @@ class PoolProcess:
             writer.close()
         assert self._process.pid is not None, "it was started"
         self.pid = self._process.pid
-        # Not the sentinel: what a handler forks keeps that open.
+        # The sentinel is not used, because a process that a handler forks keeps it open.
         self._life = (
             os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else os.dup(self._process.sentinel)
         )
@@ -126,7 +125,7 @@ class PoolProcess:
         return reply
 
     def _received(self, timeout: float | None = None) -> bytes | None:
-        """Return what the process sends; None if it has ended. Raises `RanTooLong`."""
+        """Return the next message of the process; None if it has ended. Raises `RanTooLong`."""
         found = wait([self._connection, self._life], timeout)
         if not found:
             raise RanTooLong(f"it ran longer than {timeout:g} s, and its process was ended")
@@ -138,14 +137,14 @@ class PoolProcess:
             return None
 
     def _status(self) -> int | None:
-        """Return the exit status, negative for a signal; None if it is not known."""
+        """Return the exit status, negative for a signal; None if it is unknown."""
         end = time.monotonic() + REAP_SECONDS
         while (status := self._process.exitcode) is None and time.monotonic() < end:
             time.sleep(0.01)
         return status
 
     def stop(self) -> None:
-        """Have the handler end, if one runs, and the process after it; kill it after `TERM_SECONDS`."""
+        """Make the handler end, if one runs, and then the process. Kill the process after `TERM_SECONDS`."""
         self.finish()
         self._signal(signal.SIGTERM)
         # Its slot's thread waits for a reply, and a handler in a long call into C does not see the SIGTERM.
@@ -170,7 +169,7 @@ class PoolProcess:
             self._connection.send_bytes(END)
 
     def close(self) -> None:
-        """Close what belongs to a process that has ended."""
+        """Close the pipes and descriptors of a process that has ended."""
         self._connection.close()
         self._stacks.close()
         if self._life >= 0:
@@ -184,7 +183,7 @@ class PoolProcess:
                 os.kill(self.pid, number)
 
     def stack(self) -> list[FrameSummary]:
-        """Return where the handler is, the outermost frame first, also while it holds the interpreter's lock."""
+        """Return the stack of the handler, outermost frame first, even while it holds the interpreter's lock."""
         text, patience = b"", STACK_SECONDS
         with suppress(OSError):  # it has ended meanwhile
             while self._stacks.poll():
@@ -201,7 +200,7 @@ _STARTING = threading.Lock()
 
 
 class ProcessPool:
-    """The pool processes of one consumer. ``returns``: middleware needs the handler's results.
+    """The pool processes of one consumer. ``returns`` is true if middleware needs the handler's results.
 
     Raises `DeclarationError` for a handler that another process cannot find.
     """
@@ -223,13 +222,13 @@ class ProcessPool:
         self._lock = threading.Condition()
         """Notified when a process is idle, a start has failed, or a delivery has ended."""
         self._starting = self._waiting = 0
-        """How many processes are being started, and how many calls wait for one."""
+        """Number of processes that are being started, and of calls that wait for a process."""
         self._new: set[PoolProcess] = set()
-        """Of the processes that are being started, those that run already."""
+        """Processes that are being started and already run."""
         self._failed: list[BaseException] = []
         self._idle: list[PoolProcess] = []
         self._runs: dict[Delivery, PoolProcess | None] = {}
-        """The deliveries in progress, and the process of each, once it has one."""
+        """Deliveries in progress → the process of each; None until it has one."""
         self._closed = False
 
     def prepare(self) -> None:
@@ -242,7 +241,7 @@ class ProcessPool:
         self._runs[delivery] = None
 
     def end(self, delivery: Delivery) -> None:
-        """End a delivery: if its handler still runs, end its process."""
+        """End a delivery. If its handler still runs, end its process."""
         with self._lock:
             process = self._runs.pop(delivery, None)
             self._lock.notify_all()
@@ -250,12 +249,12 @@ class ProcessPool:
             process.stop()
 
     def stack(self, delivery: Delivery) -> list[FrameSummary]:
-        """Return where the handler of a delivery is, the outermost frame first."""
+        """Return the current stack of a delivery's handler, outermost frame first."""
         process = self._runs.get(delivery)
         return [] if process is None else process.stack()
 
     def call(self, message: Any, delivery: Delivery) -> Any:
-        """Call the handler in a process, and return its result or raise its error. Blocks; for a slot's thread."""
+        """Call the handler in a process, and return its result or raise its error. Blocks the thread of the slot."""
         payload = self._packed(message, delivery)
         for _ in range(TRIES):
             reply = self._ask(payload, delivery)
@@ -283,8 +282,8 @@ class ProcessPool:
         return reply
 
     def _take(self, delivery: Delivery) -> PoolProcess:
-        """Return an idle process, or the first that becomes idle: a new one is started, and others may be faster. Raises
-        `StartFailed`."""
+        """Return an idle process, or the first that becomes idle: a new one is started, but another may be faster.
+        Raises `StartFailed`."""
         while True:
             with self._lock:
                 process = self._wait_for_idle(delivery)
@@ -295,7 +294,7 @@ class ProcessPool:
             process.kill()
 
     def _wait_for_idle(self, delivery: Delivery | None) -> PoolProcess:
-        """Wait until a process is idle, with the lock, and return it."""
+        """Wait until a process is idle, and return it. The caller holds the lock."""
         self._waiting += 1
         try:
             while True:
@@ -323,8 +322,8 @@ class ProcessPool:
         self._starting += 1
 
     def _start(self) -> None:
-        """Start a process for a call that waits, in a thread that lives as long as the process: the kernel kills it at
-        the end of the thread that has started it (PR_SET_PDEATHSIG)."""
+        """Start a process for a call that waits, in a thread that lives as long as the process. The kernel kills the
+        process at the end of the thread that has started it (PR_SET_PDEATHSIG)."""
         process: PoolProcess | None = None
         failed: BaseException | None = None
         try:
@@ -359,11 +358,11 @@ class ProcessPool:
                 self._lock.notify()
                 return
         process.finish()
-        # In a thread of its own: the result must not wait until dependencies are closed.
+        # A separate thread does this, because the result must not wait until dependencies are closed.
         threading.Thread(target=process.kill, args=(CLOSING_SECONDS,), daemon=True).start()
 
     def _packed(self, message: Any, delivery: Delivery) -> bytes:
-        """Return the request for a process. Raises `TypeError` for a message that cannot be sent there."""
+        """Return the request for a process. Raises `TypeError` for a message that cannot be pickled."""
         sent: tuple[Any, Any, bool] = (message, None if self._plain else delivery, False)
         if isinstance(message, Batch):
             sent = (message.items, message.deliveries, True)
@@ -390,7 +389,7 @@ class ProcessPool:
         return result
 
     def close(self) -> None:
-        """End all processes: idle ones close their dependencies. Blocks."""
+        """End all processes, after idle ones have closed their dependencies. Blocks."""
         with self._lock:
             self._closed = True
             self._lock.notify_all()

@@ -1,8 +1,8 @@
-"""Logs handlers that run too long (over their ``timeout``, or ten times their usual duration), and knows whether they
+"""Logs handlers that run too long (over their ``timeout``, or ten times their usual duration), and detects whether they
 hang.
 
-Rule. A consumer hangs if it has no free slot, and no handler has begun or ended for its ``timeout``; without one, for
-      ten times the usual duration and at least a minute.
+Rule. A consumer hangs if it has no free slot, and no handler has begun or ended for its ``timeout``. Without a timeout,
+      the time is ten times the usual duration and at least a minute.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from headwater.worker.store.clocks import Timer, Timers, call_upkeep
 log = logging.getLogger("headwater.worker")
 
 LOOK_SECONDS = 1.0
-"""How often running handlers are checked, and the least age that is reported."""
+"""Interval at which running handlers are checked, and the minimum age that is reported, in seconds."""
 
 TIMES_USUAL = 10
 LEAST_SAMPLES = 10
-"""How many handlers must have returned before their average duration counts as usual."""
+"""Number of handlers that must have returned before their average duration counts as usual."""
 
 HUNG_SECONDS = 60.0
-"""The shortest time after which a consumer without a ``timeout`` hangs."""
+"""Minimum time after which a consumer without a ``timeout`` hangs, in seconds."""
 
 WEIGHT = 0.1
 """The weight of the last duration in the moving average."""
 
 
 class SlowHandlers:
-    """Checks one consumer's running handlers, while there are any.
+    """Checks the running handlers of one consumer.
 
-    A slow handler is reported once, and again each time its age has doubled. ``stack`` returns where a handler is.
+    A slow handler is reported once, and again each time its age has doubled. ``stack`` returns a handler's stack.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SlowHandlers:
         self._usual = 0.0
         self._returned = 0
         self._took = 0.0
-        """Since the last check, ``_returned`` handlers have returned; they took ``_took`` seconds together."""
+        """Seconds that the ``_returned`` handlers took together which have returned since the last check."""
 
     def began(self, owned: Owned) -> None:
         """Record that the handler begins to run."""
@@ -78,23 +78,23 @@ class SlowHandlers:
             self._took += now - owned.began
 
     def usual(self) -> float | None:
-        """Return how many seconds a handler usually runs; None while none has returned."""
+        """Return the usual run time of a handler in seconds; None while none has returned."""
         self._learn()
         return self._usual if self._samples else None
 
     def lately(self) -> list[Owned]:
-        """Return the entry whose handler has ended within the last second, if there is one."""
+        """Return a list with the entry whose handler ended last, if that was within the last second."""
         recent = self._clock.monotonic() - self._ended_at < LOOK_SECONDS
         return [self.last] if recent and self.last is not None else []
 
     def busy_since(self) -> float | None:
-        """Return since when every slot runs the same handler; None if a slot is free."""
+        """Return the time since which every slot runs the same handler; None if a slot is free."""
         if len(self._running) < self._consumer.concurrency:
             return None
         return max(self._ended_at, *(owned.began for owned in self._running), 0.0)
 
     def hung(self) -> str:
-        """Return which handler hangs and where, in a sentence; an empty string while the consumer works."""
+        """Return a sentence that names the oldest handler that hangs and its place; empty while the consumer works."""
         since = self.busy_since()
         if since is None:
             return ""
@@ -114,9 +114,9 @@ class SlowHandlers:
         return min(self._running, key=lambda owned: owned.began)
 
     def _patience(self) -> float:
-        """Return after how many seconds without an end the consumer hangs."""
+        """Return the seconds without an ended handler after which the consumer hangs."""
         if self._consumer.timeout_ms is not None:
-            # A handler may take as long to end after its cancellation, and a pool process to start.
+            # This is the time for a handler to end after its cancellation, or for a pool process to start.
             more = HUNG_SECONDS if self._consumer.isolated else LOOK_SECONDS
             return self._consumer.timeout_ms / 1000 + more
         return max(HUNG_SECONDS, TIMES_USUAL * self._usual)

@@ -6,9 +6,9 @@ Rule 2. A settlement is repeated until the store acknowledges it: broken connect
         vanished group is created again (`retrying_client`, `settlement_sender`). Settlements are
         owner-checked, so repeating one does no harm.
 Rule 3. An entry that another consumer owns now is dropped at once: it is not renewed, and an ``async`` handler is
-        cancelled. A handler that returns nevertheless settles the entry if no one else has (`groups.settling`,
-        rule 1). If another worker has created the group again, this consumer takes ownership of the entry again
-        instead.
+        cancelled. A handler that returns nevertheless settles the entry if no one else has (`settling.settling`,
+        rule 1). But if another worker has created the group again, this consumer takes ownership of the entry
+        again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from headwater.worker.store.waiting import ended
 log = logging.getLogger("headwater.worker")
 
 SAID_TOGETHER = 1_000
-"""For how many lost entries the current owner is read at a time."""
+"""Maximum number of lost entries whose current owners are read at a time."""
 
 
 class InFlight:
@@ -93,11 +93,11 @@ class InFlight:
         self._retrying.close()
 
     def abandon(self) -> None:
-        """Send nothing more, as after SIGKILL."""
+        """Stop sending, as after SIGKILL."""
         for task in self._tasks:
             task.cancel()
 
-    # --- what is owned ----------------------------------------------------------------------------
+    # --- owned entries ----------------------------------------------------------------------------
 
     def unbegun(self) -> list[Owned]:
         """Return the entries that wait for a handler."""
@@ -108,11 +108,11 @@ class InFlight:
         return any(asked() for asked in self._hooks.unread)
 
     def owns(self, owned: Owned) -> bool:
-        """Return whether this consumer still owns this delivery. False also if the entry was delivered again since."""
+        """Return whether this consumer still owns this delivery; False also if the entry was delivered again since."""
         return self.owned.get(owned.id) is owned
 
     def take(self, found: Sequence[Delivered]) -> list[Owned]:
-        """Add the entries of a read and return them. Leaves out those that this process owns already: after a
+        """Add the entries of a read and return them. Entries that this process already owns are left out: after a
         long pause a worker can claim its own entries.
 
         An entry that is delivered again while it is being settled is a new delivery.
@@ -130,7 +130,7 @@ class InFlight:
         return taken
 
     def acknowledge(self, owned: Owned, additions: Sequence[Addition] = ()) -> None:
-        """Acknowledge a delivery whose handler returned, and publish its results, with the next batch; also if
+        """Acknowledge a delivery whose handler returned, and publish its results, with the next batch, even if
         another consumer owns the entry by now."""
         if owned.lost or self.owns(owned):
             owned.enter(SETTLING)
@@ -138,7 +138,7 @@ class InFlight:
             self.settler.add(owned)
 
     def settle(self, entries: Sequence[Owned], settlement: Settlement, ending: Ending) -> None:
-        """Settle deliveries in the same way, with the next batch. If there is a result and this consumer has lost
+        """Settle deliveries in the same way, with the next batch. If they have a result and this consumer has lost
         one of the entries, the others are handed back."""
         for one in entries:
             one.enter(SETTLING)
@@ -167,7 +167,7 @@ class InFlight:
     async def _drop_unless_remade(self, entries: Sequence[Owned]) -> None:
         kept = await self._registered_again()
         doubtful = [owned.id for owned in entries if owned.id not in kept]
-        # The report may be older than a rejoin of another task: ask again.
+        # The report may be older than a rejoin of another task, so ask again.
         flags = await self.ask(lambda member: renew(member, doubtful), step=Step.SETTLE)
         lost = {entry_id for entry_id, ours in zip(doubtful, flags, strict=True) if not ours}
         dropped: list[Owned] = []
@@ -182,8 +182,8 @@ class InFlight:
             await self._lost(dropped, "its lease was lost while this worker handled it")
 
     async def _lost(self, entries: Sequence[Owned], what: str) -> None:
-        """Record that this process lives, although others claimed these entries from it. Log for each of them
-        ``what`` happened here, and who owns it now."""
+        """Record that this process lives, although others claimed these entries from it. Log for each entry ``what``
+        happened here, and its current owner."""
         deliveries = [(one.id, one.count, one.record.alone_at == one.count) for one in entries]
         await self.ask(lambda member: heard(member, deliveries))
         ids = [one.id for one in entries]
@@ -244,8 +244,8 @@ class InFlight:
                 await self._retrying.answered(session.create_again, Step.READ)
 
     async def _registered_again(self) -> set[bytes]:
-        """If another worker created the group again, take ownership of the unsettled entries again and return
-        their ids; else return nothing."""
+        """Take ownership of the unsettled entries again if another worker created the group again. Return their ids,
+        otherwise an empty set."""
         found: set[bytes] = await self.ask(
             lambda _member: self.the_session().registered_again(self.unsettled())
         )
@@ -258,7 +258,7 @@ class InFlight:
     async def _send(self, settlements: list[Settlement]) -> list[SettleOutcome]:
         """Settle a batch, and log the entries that this consumer did not own."""
         outcomes = await self._sender.send(settlements)
-        # Entries of a step with results are left out: each is settled by itself next, or handed back.
+        # Entries of a step with results are left out, because each is settled by itself next, or handed back.
         lost = [
             owned
             for settlement, one in zip(settlements, outcomes, strict=True)
@@ -288,7 +288,7 @@ class InFlight:
             self._end(queued._replace(entries=others), outcome)
 
     def _end(self, queued: Queued, outcome: SettleOutcome) -> None:
-        """Remove entries that all have this outcome, and report it."""
+        """Remove the entries of a settlement that has this outcome, and report it."""
         if outcome.error is None:
             for one in queued.entries:
                 if self.owns(one):
@@ -301,7 +301,7 @@ class InFlight:
 
     @property
     def member(self) -> Member | None:
-        """This consumer's member, once the group is joined; else None."""
+        """The member of this consumer; None until the group is joined."""
         return None if self.session is None else self.session.member
 
     @property
@@ -310,10 +310,10 @@ class InFlight:
         return None if self.session is None else self.session.mark
 
     def the_member(self) -> Member:
-        """Return `member`. Only after the group was joined."""
+        """Return `member`. The group must have been joined."""
         return self.the_session().member
 
     def the_session(self) -> GroupSession:
-        """Return `session`. Only after the group was joined."""
+        """Return `session`. The group must have been joined."""
         assert self.session is not None, "nothing is owned before the group is joined"
         return self.session

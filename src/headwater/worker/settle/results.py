@@ -1,8 +1,8 @@
 """Converts the results of a handler with ``into=`` into entries of that stream.
 
-Rule 1. None means no result. A list or a tuple has one result in each item, unless the messages of the stream
-        are lists or tuples themselves. A NamedTuple is one result.
-Rule 2. A result that a consumer of the stream could not decode is refused: the delivery fails.
+Rule 1. None means no result. Each item of a list or a tuple is a result, unless the messages of the stream are
+        lists or tuples themselves. A NamedTuple is one result.
+Rule 2. A result that a consumer of the stream could not decode is refused, and the delivery fails.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Results:
 
 
 def _checkable(kind: Any) -> type:
-    """Return the class that messages of a type are instances of: dict for a TypedDict, object if it cannot be
+    """Return the class of the messages of a type: dict for a TypedDict, object for a type that cannot be
     checked."""
     if not isinstance(kind, type):
         return object

@@ -1,7 +1,7 @@
-"""What all parts of one consumer share while it runs in a process, and the hooks by which parts follow its entries.
+"""The scope that all parts of one consumer share while it runs in a process, and the hooks for following its entries.
 
-A stage knows only the next one. A part that needs to know what happens to entries in another stage, such as the order
-of keys, adds itself to a hook when it is made.
+A stage knows only the next one. A part that must follow entries in another stage, such as the order of keys, adds
+itself to a hook when it is made.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from headwater.worker.store.waiting import Changes
 
 
 class EntryHooks:
-    """Functions that are called about one consumer's entries, in the event loop's thread; ``unread`` also in the lease
-    renewer's."""
+    """Lists of functions that are called about one consumer's entries, in the event loop's thread; ``unread`` also in
+    the lease renewer's thread."""
 
     def __init__(self) -> None:
         self.starting: list[Callable[[Owned], bool]] = []
-        """Asked in a slot before a handler begins. False: it does not start, because another part has it again."""
+        """Called in a slot before a handler begins. If one returns False, another part has the entry again."""
         self.settled: list[Callable[[Queued, SettleOutcome], None]] = []
-        """The store has replied to a settlement. Entries with an error are settled in another way next."""
+        """Called when the store has replied to a settlement. Entries with an error are then settled otherwise."""
         self.dropped: list[Callable[[Owned], None]] = []
-        """Another consumer owns the entry now."""
+        """Called when another consumer owns the entry."""
         self.due: list[Callable[[float], None]] = []
-        """An entry can be claimed at this time, by the worker's monotonic clock in seconds."""
+        """Called with the time when an entry can be claimed, by the worker's monotonic clock in seconds."""
         self.unread: list[Callable[[], bool]] = []
-        """Asked before a renewal: whether a large reply with further entries of this consumer is under way."""
+        """Called before a renewal. Returns whether a large reply with further entries of the consumer is under way."""
         self.overtaken: list[Callable[[], None]] = []
-        """Another process reads for this ordered consumer now."""
+        """Called when another process reads for this ordered consumer."""
 
     def expect(self, due: float) -> None:
-        """Tell all parts that an entry can be claimed at ``due``."""
+        """Notify all parts that an entry can be claimed at ``due``."""
         for called in self.due:
             called(due)
 
     def overtake(self) -> None:
-        """Tell all parts that another process reads now."""
+        """Notify all parts that another process reads now."""
         for called in self.overtaken:
             called()
 
 
 class Scope(NamedTuple):
-    """What the parts of one consumer share."""
+    """The objects that the parts of one consumer share."""
 
     consumer: Consumer
     consumer_name: str

@@ -1,11 +1,11 @@
-"""Collects settlements and sends them in batches: 256 of them, a handler's whole batch, or those of 5 ms.
+"""Collects settlements and sends them in batches: of 256, of a handler's whole batch, or of those within 5 ms.
 
 Rule 1. A settlement that was added earlier is sent with an earlier batch or the same one, except for large ones (rule
         4). Each entry is settled once.
 Rule 2. A batch is sent at once if it is full, or if a handler slot has nothing to do, so that collecting does not
         slow an idle worker.
-Rule 3. A batch is repeated until its reply arrives. Repeating it does no harm (`groups.settling`).
-Rule 4. A large item is not part of a batch: it is sent alone, so that it delays no other, however slow the link is.
+Rule 3. A batch is repeated until its reply arrives. Repeating it does no harm (`settling.settling`).
+Rule 4. A large item is not part of a batch. It is sent alone, so that it delays no other, even over a slow link.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger("headwater.worker")
 BATCH = 256
 LINGER_SECONDS = 0.005
 ALONE_BYTES = 256 * 1024
-"""Size of results with which a batch is full, and from which an item is sent alone: a quarter of a second at 1 MB/s."""
+"""Bytes of results that fill a batch, and from which an item is sent alone: a quarter of a second at 1 MB/s."""
 NAMED = 5
-"""How many large items a log line names at most."""
+"""Maximum number of large items that a log line names."""
 BATCH_RESULTS = 4_096
-"""Number of results with which a batch is full: adding them in one step occupies the server for a few
+"""Number of results with which a batch is full. Adding them in one step occupies the server for a few
 milliseconds."""
 
 
@@ -44,7 +44,7 @@ class Queued(NamedTuple):
     settlement: Settlement
     ending: Ending
     shared: bool = False
-    """It has results of entries that need not end together: after a failure they are settled one by one."""
+    """True if it has results of entries that need not end together. After a failure they are settled one by one."""
 
 
 Send = Callable[[list[Settlement]], Awaitable[list[SettleOutcome]]]
@@ -77,22 +77,22 @@ class Settler:
         return len(self._queue) + self._in_flight
 
     def age(self, now: float) -> float:
-        """Return the seconds since the store last settled a batch, or bytes of a large item moved, while there are
-        settlements; else 0."""
+        """Return the seconds since the store last settled a batch, or bytes of a large item moved. Return 0 without
+        settlements."""
         if self._busy_since is None:
             return 0.0
         moved = [one.of.moved_at for _queued, one in self._alone.values() if one.of is not None]
         return max(0.0, now - max(self._busy_since, *moved, 0.0))
 
     def under_way(self) -> str:
-        """Return which large items are being sent, with their bytes, for a log line; empty if none is."""
+        """Return a text for the log about the large items that are being sent, with their sizes; empty without any."""
         items = [*self._alone.values()]
         named = [_sent(queued, progress.of) for queued, progress in items[:NAMED]]
         rest = [f"{len(items) - NAMED} more"] if len(items) > NAMED else []
         return ", ".join([*named, *rest])
 
     def add(self, one: Owned | Queued) -> None:
-        """Settle with the next batch. An `Owned` is an entry whose handler returned."""
+        """Settle ``one`` with the next batch. An `Owned` is an entry whose handler returned."""
         queue = self._queue
         queue.append(one)
         if len(queue) >= self._most:
@@ -114,7 +114,7 @@ class Settler:
 
     async def run(self) -> None:
         """Send batches until cancelled."""
-        IS_LARGE.set(False)  # a batch is not (`ALONE_BYTES`)
+        IS_LARGE.set(False)  # a batch is never large (`ALONE_BYTES`)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._send_batches(tasks)
@@ -148,7 +148,7 @@ class Settler:
         self.hurry()
 
     def _take(self) -> tuple[list[Queued], list[Queued]]:
-        """Return the next batch, and large items that were added before its end."""
+        """Return the next batch, and the large items that were added before its end."""
         batch: list[Queued] = []
         large: list[Queued] = []
         plain: list[Owned] = []
@@ -174,7 +174,7 @@ class Settler:
             results_taken += len(additions)
             if size >= ALONE_BYTES or results_taken >= BATCH_RESULTS:
                 break
-        # Results for one stream share a step: the first addition shows whether the stream accepts any.
+        # Results for one stream share a step, because the first addition shows whether the stream accepts any.
         shared = [plain, *results.values()] if plain else results.values()
         return batch + [self._shared(entries) for entries in shared], large
 

@@ -1,10 +1,10 @@
 """Sends settlements in batches, and repeats them until the store has replied with an outcome for each.
 
 Rule 1. While the store refuses writes, settlements wait and are repeated. This does not count as an attempt.
-Rule 2. An error of one settlement fails only that one: a batch that is refused, or that has lost its connection
+Rule 2. An error of one settlement fails only that one. A batch that is refused, or that has lost its connection
         twice, is split in halves.
-Rule 3. A single settlement with a result fails if the result is refused, or if it has closed the connection twice
-        by its size. A settlement without a result cannot be refused, so it waits.
+Rule 3. A single settlement with a result fails if the result is refused, or if the server has closed the connection
+        twice because of its size. A settlement without a result cannot be refused, so it waits.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from headwater.worker.store.connections import Pause
 from headwater.worker.store.retrying_client import RetryingClient
 
 PATIENCE: Final = 2
-"""How many connections a batch may lose before it is split."""
+"""Number of connections that a batch may lose before it is split."""
 
 SMALLEST_LIMIT: Final = 1024 * 1024
-"""No server closes a connection because of a smaller request: proto-max-bulk-len and client-query-buffer-limit
-cannot be set lower (redis.conf)."""
+"""Size of a request, in bytes, below which no server closes a connection: proto-max-bulk-len and
+client-query-buffer-limit cannot be set lower (redis.conf)."""
 
 
 class Ask(Protocol):
@@ -36,7 +36,7 @@ class Ask(Protocol):
 
 
 Settle = Callable[[Sequence[Settlement], AbstractSet[bytes]], Operation[list[SettleOutcome]]]
-"""`GroupSession.settle`."""
+"""The type of `GroupSession.settle`."""
 
 
 class SettlementSender:
@@ -47,7 +47,7 @@ class SettlementSender:
         self._ask = ask
         self._settle = settle
         self._unknown: set[bytes] = set()
-        """Entries whose settlement was sent and not answered yet."""
+        """Ids of entries whose settlement was sent but not answered yet."""
 
     async def send(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
         """Settle, and return one outcome for each settlement, in order. Waits while the store has temporary
@@ -131,8 +131,8 @@ class SettlementSender:
     async def _without_outages(
         self, settlements: Sequence[Settlement], outcomes: list[SettleOutcome]
     ) -> list[SettleOutcome]:
-        """Repeat settlements that failed with NOPERM while the member may not use its own stream either: then the
-        result is not the cause."""
+        """Repeat settlements that failed with NOPERM as long as the member may not use its own stream either, so that
+        the result is not the cause."""
         denied = [n for n, one in enumerate(outcomes) if one.error and one.error.code == "NOPERM"]
         pause = Pause()
         while denied and await self._refused_too(settlements[denied[0]]):

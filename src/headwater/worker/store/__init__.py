@@ -1,4 +1,4 @@
-"""The connections of a worker to its store: one that reads, one that settles, one for leases; clocks and waiting.
+"""The connections of a worker to its store: one that reads, one that settles, one for leases. Clocks and waiting.
 
-It knows no message. It imports no other room. Start with connections.py.
+It does not know messages. It imports no other room. Start with connections.py.
 """

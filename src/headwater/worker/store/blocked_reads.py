@@ -1,17 +1,17 @@
-"""Reads of many streams that wait in one blocked command.
+"""Lets the reads of many streams wait in one blocked command.
 
     StreamReads, one for each consumer ──wait──▶ BlockedReads ──XREADGROUP … STREAMS a b c > > >──▶ store
                                        ◀──entries, or None: look yourself──
 
-Rule 1. Each consumer's entries are limited by its own room. Redis applies COUNT to every stream of a command, so the
-        command has the smallest room of its streams. A stream that fills it is read again by a command of its own.
-Rule 2. A consumer that gets room while the command blocks looks for entries by a command of its own at once. If there
-        is none, it ends the blocked command (CLIENT UNBLOCK), and the next one includes its stream.
-Rule 3. An error of the command is found again by a command for each stream, and only the streams that have it get it.
-        A broken connection concerns all of them.
-Rule 4. On servers that do not claim while they read, and for entries that a lost reply may have left, somebody must
-        look at the pending entries at intervals. That is one request for all streams; only those that have any are
-        told to look.
+Rule 1. Each consumer gets only as many entries as it has room for. Redis applies COUNT to every stream of a command, so
+        the command has the smallest room of its streams. A stream that fills it is read again by a separate command.
+Rule 2. A consumer that gets room while the command blocks looks for entries at once, by a separate command. If it finds
+        none, it ends the blocked command (CLIENT UNBLOCK), and the next one includes its stream.
+Rule 3. After an error of the command, each stream is read by a separate command, and only streams that have the error
+        get it. A broken connection concerns all of them.
+Rule 4. On servers that do not claim while they read, and for entries that a lost reply may have left, the pending
+        entries must be examined at intervals. One request does so for all streams, and only the readers of streams that
+        have some are told to look.
 Rule 5. The order of the streams changes from one command to the next.
 """
 
@@ -49,19 +49,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 MOST_ENTRIES: Final = 4_096
-"""How many entries a command for several streams asks for at most, in all."""
+"""Maximum total number of entries that a command for several streams asks for."""
 
 UNENDABLE_BLOCK_MS: Final = 50
-"""How long a command for several streams blocks if the user may not end it (CLIENT UNBLOCK)."""
+"""Time for which a command for several streams blocks if the user may not end it (CLIENT UNBLOCK), in milliseconds."""
 
 TURNS: Final = 4
-"""For how many turns of the event loop the next command waits for consumers that just got entries."""
+"""Number of turns of the event loop for which the next command waits for consumers that just got entries."""
 
 END_AGAIN_SECONDS: Final = 0.002
-"""CLIENT UNBLOCK has no effect before the read blocks in the server, so it is repeated."""
+"""Pause before CLIENT UNBLOCK is repeated, in seconds. It has no effect before the read blocks in the server."""
 
 LOOKED_AT: Final = 250
-"""How many streams one request looks at: a third of a millisecond of the server's time."""
+"""Maximum number of streams that one request examines: a third of a millisecond of the server's time."""
 
 _PENDING = Script(
     """
@@ -77,7 +77,7 @@ return found
 
 
 def _pending_by_script(streams: Sequence[str], group: str) -> Operation[list[bool] | None]:
-    """Return for each stream whether its group has pending entries; None if the user may not ask so for all."""
+    """Return for each stream whether its group has pending entries; None if the user may not ask by a script."""
     try:
         found = set((yield from _PENDING.call(streams, [group])))
     except Refused:
@@ -86,7 +86,7 @@ def _pending_by_script(streams: Sequence[str], group: str) -> Operation[list[boo
 
 
 class Head(NamedTuple):
-    """What reads have in common that one command can do together."""
+    """The part of a command that reads must have in common to share one command."""
 
     words: tuple[Word, ...]
     """The words before COUNT: XREAD, or XREADGROUP GROUP with group and consumer."""
@@ -125,13 +125,13 @@ class WaitingStream:
         self.position = position
         self.limit = limit
         self.stale = stale
-        """Whether its consumer must do something else before it reads again."""
+        """Returns whether the consumer must do something else before it reads again."""
         self.slow = slow
         """Called with a reply that takes longer than a deadline."""
         self.until = inf
-        """When to return without entries, by the worker's monotonic clock in seconds."""
+        """Time to return without entries, by the worker's monotonic clock in seconds."""
         self.look_at = inf
-        """When to look at the pending entries of its group."""
+        """Time to examine the pending entries of the group, by the same clock."""
         self.look_s = inf
         self.answer: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
 
@@ -141,25 +141,25 @@ class WaitingStream:
 
 
 class Connecting(NamedTuple):
-    """How `BlockedReads` connects."""
+    """The connections of `BlockedReads`."""
 
     name: str
     """The name of the connection (CLIENT SETNAME)."""
     blocking: Callable[[], redis.asyncio.Redis]
-    """Opens a connection for commands that block."""
+    """Function that opens a connection for commands that block."""
     shared: Callable[[], Any]
-    """Returns the connection for commands that must not wait for them."""
+    """Function that returns the connection for commands that must not wait for blocked ones."""
 
 
 class BlockedReads:
-    """The blocked command of all waiting streams whose reads have the same `Head`, over a connection of its own."""
+    """The blocked command of all waiting streams whose reads have the same `Head`, over a separate connection."""
 
     def __init__(self, head: Head, *, connecting: Connecting, clock: Timers) -> None:
         self.head = head
         self.answered_at = clock.monotonic()
-        """When the store last answered."""
+        """Time of the store's last answer, by the worker's monotonic clock in seconds."""
         self.sent_at = self.answered_at
-        """When the last command was sent."""
+        """Time when the last command was sent, by the same clock."""
         self._connecting = connecting
         self._clock = clock
         self._client: redis.asyncio.Redis | None = None
@@ -167,11 +167,11 @@ class BlockedReads:
         self._connection_id = 0
         self._waiting: dict[bytes, WaitingStream] = {}
         self._called: dict[bytes, WaitingStream] = {}
-        """The streams of the command that blocks now."""
+        """The streams of the command that blocks now, by name."""
         self._calls = self._end_upto = 0
         self._ends_at = self._next = 0.0
         self._several = False
-        """Whether several streams have waited at once."""
+        """True once several streams have waited at the same time."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -179,17 +179,17 @@ class BlockedReads:
 
     @property
     def reply(self) -> Silence | None:
-        """The reply that is under way, if it is large or takes long."""
+        """The reply that is under way, if it is large or takes long; otherwise None."""
         return self._progress.of
 
     @property
     def calling(self) -> bool:
-        """Whether a command of other streams blocks now."""
+        """True while a command of other streams blocks."""
         return bool(self._called)
 
     @property
     def others(self) -> bool:
-        """Whether other streams wait for entries."""
+        """True while other streams wait for entries."""
         return bool(self._waiting)
 
     async def wait(self, one: WaitingStream) -> list[Any] | None:
@@ -210,7 +210,7 @@ class BlockedReads:
                     self.end()
 
     def return_by(self, one: WaitingStream, until: float) -> None:
-        """Let a waiting stream return without entries at ``until``."""
+        """Make a waiting stream return without entries at the time ``until``, at the latest."""
         one.until = min(one.until, until)
         if self._called and one.until < self._ends_at:
             self.end()
@@ -264,7 +264,7 @@ class BlockedReads:
             self._fail(error, list(self._waiting.values()))
 
     def _release_due(self) -> None:
-        """Release streams whose time has come, and note when the next one's comes."""
+        """Release streams whose time has come, and note the time of the next one."""
         now = self._clock.monotonic() + 1e-5  # the clock counts in microseconds
         released = []
         self._next = inf
@@ -294,7 +294,7 @@ class BlockedReads:
         except _troubles() as error:
             await self._lost(error, list(self._waiting.values()))
             return
-        # From here on until the command is sent, nothing else runs.
+        # From here until the command is sent, nothing else runs.
         self._release_due()
         if not self._waiting:
             return
@@ -335,7 +335,7 @@ class BlockedReads:
             await asyncio.sleep(0)
 
     async def _lost(self, error: Exception, which: Sequence[WaitingStream]) -> None:
-        """Use another connection next, and tell these streams that this one broke."""
+        """Use another connection next, and raise the error of the broken one in the reads of these streams."""
         await self._close_client()
         self._connecting.shared().renew()
         self._fail(error, which)
@@ -358,14 +358,14 @@ class BlockedReads:
         served = []
         for name, entries in streams_of(reply):
             one = self._waiting.pop(name, None)
-            if one is not None:  # else its consumer is gone, as after SIGKILL
+            if one is not None:  # otherwise its consumer was abandoned, as after SIGKILL
                 one.limit = limit
                 one.release(entries)
                 served.append(name)
         return served
 
     async def _apart(self, error: Refused, called: dict[bytes, WaitingStream]) -> None:
-        """Find out which streams have an error, by a command for each."""
+        """Find the streams that have an error, by a command for each."""
         if len(called) == 1:
             self._fail(error, list(called.values()))
             return
@@ -398,7 +398,7 @@ class BlockedReads:
                 one.answer.set_exception(error)
 
     def _look(self) -> None:
-        """Begin to look at the pending entries of all streams for which that is due."""
+        """Begin to examine the pending entries of all streams for which that is due."""
         now = self._clock.monotonic() + 1e-5
         waiting = [*self._waiting.values()]
         if len(waiting) > 1 and any(one.look_at <= now for one in waiting):
@@ -408,7 +408,7 @@ class BlockedReads:
             self._looking = asyncio.create_task(self._look_at(near), name="look for claims")
 
     async def _look_at(self, which: Sequence[WaitingStream]) -> None:
-        """Release those of these streams that have pending entries, or whose pending entries cannot be counted."""
+        """Release the streams of ``which`` that have pending entries, or whose pending entries cannot be counted."""
         shared = self._connecting.shared()
         try:
             able = await shared.capabilities()

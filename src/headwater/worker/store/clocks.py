@@ -1,4 +1,4 @@
-"""The clocks of a worker. All its waiting uses one, so that a test can advance it."""
+"""The clocks of a worker. All waiting of a worker uses its clock, so that a test can advance it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headwater.common.clock import Clock, SystemClock
 
 
 class Timer(Protocol):
-    """What `Timers.call_later` returns."""
+    """A timer that can be cancelled, from `Timers.call_later`."""
 
     def cancel(self) -> None: ...
 
@@ -31,8 +31,8 @@ class LoopClock(SystemClock):
 
 
 def call_upkeep(clock: Timers, delay: float, callback: Callable[[], Any]) -> Timer:
-    """Call ``callback`` in ``delay`` seconds, for what is repeated while nothing happens: a test that lets a day pass
-    need not run each of them."""
+    """Call ``callback`` in ``delay`` seconds, for work that is only repeated while nothing happens. A test that lets a
+    day pass need not run each repetition."""
     call: Callable[[float, Callable[[], Any]], Timer] = getattr(
         clock, "call_upkeep", clock.call_later
     )

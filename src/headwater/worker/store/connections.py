@@ -41,18 +41,18 @@ __all__ = ["Connections", "Pause", "deadline_s", "lost_connection", "may_have_ru
 C = TypeVar("C")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-"""Seconds between attempts to connect. They double, so that a restarting store is not flooded."""
+"""Shortest and longest pause between attempts to connect, in seconds. It doubles to spare a restarting store."""
 
 SHORTEST_DEADLINE, LONGEST_DEADLINE = 1.0, 30.0
-"""Bounds of the time within which a reply must arrive, in seconds. With a shorter one, a busy store would count
-as dead."""
+"""Bounds of the time within which a reply must arrive, in seconds. With a shorter time, a busy store would count as
+dead."""
 
 MEMORY = "headwater://memory"
 
 
 def deadline_s(lease_ms: int) -> float:
-    """Return how long a worker waits for a reply: a third of its lease, so that a connection that died
-    silently is replaced before the lease ends.
+    """Return the seconds for which a worker waits for a reply: a third of its lease, so that a connection that
+    died silently is replaced before the lease ends.
 
     >>> deadline_s(10_000), deadline_s(100)
     (3.3333333333333335, 1.0)
@@ -80,7 +80,7 @@ class Pause:
 class Connections:
     """Opens clients of one store. The caller closes them.
 
-    ``node`` is a store in this process, made by the caller; then ``url`` is only its name.
+    ``node`` is a store in this process that the caller has made. Then ``url`` is only its name.
     """
 
     def __init__(self, url: str, *, node: Node | None = None) -> None:
@@ -106,8 +106,8 @@ class Connections:
     def asynchronous(
         self, *, deadline_s: float | None = None, home: str = "", one: bool = False
     ) -> redis.asyncio.Redis:
-        """Return a client with a pool, for the running event loop. It raises a broken connection instead of
-        repeating the command.
+        """Return a client with a pool, for the running event loop. If a connection breaks, it raises the error
+        instead of repeating the command.
 
         A reply may take ``deadline_s`` seconds longer than the command blocks. In a cluster, commands without
         a key are sent to the node of the key ``home``. With ``one``, the client has exactly one connection.
@@ -145,7 +145,7 @@ class Connections:
         return self._open(lambda where: connect(retry=retry, **where), deadline_s)
 
     async def locate(self) -> None:
-        """Ask a cluster which node owns which slot, unless that is known. Raises a broken connection."""
+        """Ask a cluster for the owners of its slots, unless they are known. Raises the error of a broken connection."""
         topology = self._topology
         if topology is None or not topology.cluster or topology.owners():
             return
@@ -166,7 +166,7 @@ class Connections:
         return slot_of(stream)
 
     def node_of(self, stream: str) -> object:
-        """Return the node of a cluster that owns a stream, as far as it is known; None without a cluster."""
+        """Return the node of a cluster that owns a stream; None if it is unknown, or without a cluster."""
         slot = self.slot_of(stream)
         return None if slot is None or self._topology is None else self._topology.owner(slot)
 
@@ -210,7 +210,7 @@ class Connections:
         return {"url": self._place, "socket_timeout": deadline_s}
 
     def _hold(self) -> None:
-        """Keep a client of a store in memory, because the store is gone when its last client closes."""
+        """Keep a client of a store in memory, because the store is lost when its last client closes."""
         from headwater.client.sync.connect import connect
 
         with self._lock:
@@ -245,23 +245,23 @@ log = logging.getLogger("headwater.worker")
 
 # --- outages of the store -------------------------------------------------------------------------
 #
-# Reader, settler, lease renewer and publisher meet the same outage, each many times. Every attempt is logged at DEBUG;
-# the first error of any of them, and the recovery of the last one, at WARNING. The second line says what the store has
-# done: it has answered. A part that stops using the store, or meets another error, does not show that.
+# Reader, settler, lease renewer and publisher meet the same outage, each many times. Every attempt is logged at DEBUG.
+# The first error of any of them, and the recovery of the last one, are logged at WARNING. The line about the recovery
+# says that the store has answered. A part that stops using the store, or meets another error, does not show that.
 
 
 class Trouble(Enum):
     """The kinds of outages, with the texts of the two lines."""
 
     UNREACHED = ("cannot be reached", "answers")
-    """This process has not reached the store yet."""
+    """The store cannot be reached, and this process has not reached it yet."""
     AWAY = ("does not answer", "answers again")
     UNWRITABLE = ("refuses writes", "accepts writes again")
     REFUSING = ("refuses a command", "accepts it again")
 
 
 _SILENT = (Trouble.UNREACHED, Trouble.AWAY)
-"""The kinds that end with any answer, also with a refusal."""
+"""The kinds that end with any answer, even with a refusal."""
 
 
 class Availability:
@@ -275,8 +275,8 @@ class Availability:
         self._since: dict[Trouble, float] = {}
         self._answered = False
         self.local_cause: Callable[[], str | None] = lambda: None
-        """Returns why answers may be late although the store answers: this process did not run a moment ago
-        (`ProcessDelays`), or something large fills the link."""
+        """Returns the reason why answers may be late although the store answers: this process did not run a moment
+        ago (`ProcessDelays`), or a large transfer fills the link. None without such a reason."""
 
     def troubled(self, who: str, error: BaseException, *, pause: float) -> None:
         """Record that ``who`` met ``error`` and tries again in ``pause`` seconds."""
@@ -290,7 +290,7 @@ class Availability:
             before = self._troubled.get(who)
             if before in _SILENT and trouble in _SILENT:
                 trouble = (
-                    before  # still the same outage, also if another part was answered meanwhile
+                    before  # still the same outage, even if another part was answered meanwhile
                 )
             elif before is not trouble:
                 self._forget(who, ended=before in _SILENT)
@@ -318,7 +318,7 @@ class Availability:
                 self._forget(who, ended=True)
 
     def left(self, who: str) -> None:
-        """Record that ``who`` does not use the store any more, or not now."""
+        """Record that ``who`` no longer uses the store, or does not use it now."""
         if who in self._troubled:
             with self._lock:
                 self._forget(who, ended=False)

@@ -31,8 +31,8 @@ async def reap_regularly(
     member: Callable[[], Member | None],
     clock: Timers,
 ) -> None:
-    """Every hour, remove consumers of the member's group that own nothing and were not seen for a day. Runs until
-    it is cancelled; after an error it tries again in an hour."""
+    """Remove, every hour, consumers of the member's group that own nothing and were not seen for a day. Runs until it
+    is cancelled. After an error it tries again an hour later."""
     failures: tuple[type[Exception], ...] = (HeadwaterError, *lost_connection())
     while not cancelled():
         await sleep(clock, REAP_SECONDS, upkeep=True)

@@ -1,6 +1,6 @@
 """A client of the store that repeats operations until the store has answered.
 
-Rule 1. `groups.store_errors` alone decides what to do about an error.
+Rule 1. `protocol.store_errors` alone decides the remedy for an error.
 Rule 2. Pauses double from one failure to the next. They are short again after a reply.
 """
 
@@ -32,7 +32,7 @@ class RetryingClient:
 
     @property
     def client(self) -> SharedConnection:
-        """The connection, which others use too."""
+        """The connection, which other tasks use too."""
         return self._connections.of(self._stream)
 
     def close(self) -> None:
@@ -43,10 +43,10 @@ class RetryingClient:
         self, make: Callable[[], Operation[T]], step: Step, *, losses: int | None = None
     ) -> T:
         """Run the operation that ``make`` returns, repeat it until the store has answered, and return its result.
-        It must be an operation that may run twice.
+        The operation must be one that may run twice.
 
         Raises errors for which `store_errors.remedy` does not wait. With ``losses``, also raises the error of a
-        broken connection if this operation has lost this many connections, while the store answered in between.
+        broken connection if this operation has lost that many connections, while the store answered in between.
         """
         pause = Pause()
         lost = 0
@@ -64,7 +64,7 @@ class RetryingClient:
                     if losses is not None and lost >= losses:
                         raise
             else:
-                # Outcomes of settlements may be errors: `SettlementSender` checks them.
+                # Outcomes of settlements may be errors, which `SettlementSender` checks.
                 if step is not Step.SETTLE:
                     self.well()
                 return result
@@ -82,7 +82,7 @@ class RetryingClient:
                 return
 
     async def wait(self, error: BaseException, pause: Pause) -> None:
-        """Wait before the next attempt. After READONLY and similar errors, that will use new connections."""
+        """Wait before the next attempt. After READONLY and similar errors, the attempt will use new connections."""
         seconds = pause.next()
         self._availability.troubled(self.who, error, pause=seconds)
         if remedy(error, Step.READ) is Remedy.RECONNECT:

@@ -13,8 +13,8 @@ C = TypeVar("C")
 
 
 class SharedClient(Generic[C]):
-    """``client``, the address ``place`` that it uses, and the number of its users. It has no lock: the publisher
-    uses it in one event loop, or with a lock."""
+    """``client``, the address ``place`` that it uses, and the number of its users. It has no lock, because the
+    publisher uses it in one event loop, or with a lock."""
 
     __slots__ = ("client", "place", "retired", "users")
 

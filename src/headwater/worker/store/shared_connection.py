@@ -8,13 +8,13 @@
 So large entries delay no settlement. Leases have their own connection and thread (`lease`), so that
 nothing here delays them.
 
-Rule 1. While a request is under way, others wait, and what has waited goes together in the next request. So the
-        number of consumers hardly changes the number of round trips.
-Rule 2. If the connection breaks, everybody whose commands were in that request gets the error, and the next request
+Rule 1. While a request is under way, other commands wait, and go together in the next request. So the number of
+        consumers hardly changes the number of round trips.
+Rule 2. If the connection breaks, every caller whose commands were in that request gets the error, and the next request
         opens another connection.
-Rule 3. What a server can do is asked once for each connection.
-Rule 4. A large request goes over a connection of its own, at most `APART_AT_ONCE` at a time, so that it delays nobody,
-        and others lose nothing if the server closes the connection for it.
+Rule 3. The server's capabilities are asked once for each connection.
+Rule 4. A large request goes over a separate connection, at most `APART_AT_ONCE` at a time. So it does not delay others,
+        and others lose nothing if the server closes the connection because of it.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_TOGETHER: Final = 500
-"""How many commands go in one request at most, unless one caller sends more."""
+"""Maximum number of commands in one request, unless one caller sends more."""
 
 LARGE_WORD: Final = 256 * 1024
 LARGE_REQUEST: Final = 1024 * 1024
-"""A request is large if a word of it has so many bytes, or all words together. A full batch of settlements has fewer."""
+"""Sizes in bytes of a word, and of all words together, from which a request is large. A full batch is smaller."""
 
 APART_AT_ONCE: Final = 2
 
 IS_LARGE: Final[ContextVar[bool | None]] = ContextVar("IS_LARGE", default=None)
-"""Whether the requests of a task are large, if it knows; else their words are measured."""
+"""True if the requests of a task are large, False if not; None if their words must be measured."""
 
 
 class SharedConnection:
@@ -71,16 +71,16 @@ class SharedConnection:
         self._open = open_client
         self._client: redis.asyncio.Redis | None = open_client()
         self._old = False
-        """Whether the next request needs another client."""
+        """True if the next request needs another client."""
         self._busy = False
         self._apart = asyncio.Semaphore(APART_AT_ONCE)
         self._waiting: deque[tuple[list[Command] | None, asyncio.Future[Any]]] = deque()
-        """Commands to send, or None from a task that wants the connection for itself."""
+        """Commands to send, or None from a task that wants the connection for itself, each with a future."""
         self._sending: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[Capabilities] | None = None
 
     async def exchange(self, commands: list[Command], /) -> list[Any]:
-        """Send commands together; return their replies, errors as `Refused`. Raises a broken connection."""
+        """Send commands together; return their replies, errors as `Refused`. Raises if the connection breaks."""
         large = IS_LARGE.get()
         if _is_large(commands) if large is None else large:
             async with self._apart:
@@ -101,7 +101,7 @@ class SharedConnection:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[redis.asyncio.Redis]:
-        """Use the connection for several requests, between which nobody else sends anything."""
+        """Use the connection for several requests, between which no other task sends anything."""
         if self._busy:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((None, turn))
@@ -121,7 +121,7 @@ class SharedConnection:
             self._next()
 
     async def capabilities(self) -> Capabilities:
-        """Return what the server can do."""
+        """Return the server's capabilities."""
         probing = self._probing
         if probing is None or (
             probing.done() and (probing.cancelled() or probing.exception() is not None)
@@ -130,7 +130,7 @@ class SharedConnection:
         return await asyncio.shield(probing)
 
     def renew(self) -> None:
-        """Use another connection from the next request on: this one is broken, or leads to the wrong server."""
+        """Use another connection from the next request on, because this one is broken or leads to the wrong server."""
         self._old = True
         self._probing = None
 
@@ -165,7 +165,7 @@ class SharedConnection:
             await close_client(client)
 
     def _next(self) -> None:
-        """Give the connection to those who wait for it, or leave it idle."""
+        """Give the connection to the tasks that wait for it, or leave it idle."""
         waiting = self._waiting
         while waiting and waiting[0][1].done():
             waiting.popleft()  # cancelled
@@ -174,14 +174,14 @@ class SharedConnection:
         elif waiting[0][0] is None:
             waiting.popleft()[1].set_result(None)
         else:
-            # No caller's progress is that of a request of several.
+            # The progress of a request of several callers belongs to none of them.
             context = copy_context()
             context.run(PROGRESS.set, None)
             together = self._send_together(self._take())
             self._sending = asyncio.get_running_loop().create_task(together, context=context)
 
     def _take(self) -> list[tuple[list[Command], asyncio.Future[Any]]]:
-        """Return what the next request is made of."""
+        """Return the commands of the next request, with their futures."""
         waiting = self._waiting
         taken: list[tuple[list[Command], asyncio.Future[Any]]] = []
         count = 0
@@ -232,15 +232,15 @@ class SharedConnections:
         self._clock = clock
         self._deadline_s = deadline_s
         self._shared: dict[tuple[str, object], SharedConnection] = {}
-        """By purpose and node."""
+        """The shared connections, by purpose and node."""
         self._blocked: dict[object, BlockedReads] = {}
 
     async def locate(self) -> None:
-        """Ask a cluster which node has which stream, once. Raises a broken connection."""
+        """Ask a cluster once for the nodes of its streams. Raises the error of a broken connection."""
         await self._connections.locate()
 
     def of(self, stream: str) -> SharedConnection:
-        """Return the connection to the node of a stream for all that does not block."""
+        """Return the connection to the node of a stream for commands that do not block."""
         return self._for("settling", stream, self._asynchronous)
 
     def entries(self, stream: str) -> SharedConnection:
@@ -248,7 +248,7 @@ class SharedConnections:
         return self._for("entries", stream, self._asynchronous)
 
     def transactions(self, stream: str) -> SharedConnection:
-        """Return the connection for operations that watch a key between two requests. Use it by `alone`."""
+        """Return the connection for operations that watch a key between two requests. It must be used by `alone`."""
         return self._for("transactions", stream, self._reading)
 
     def _for(
@@ -261,10 +261,9 @@ class SharedConnections:
         return found
 
     def blocked(self, stream: str, name: str, head: Head) -> BlockedReads:
-        """Return the blocked reads that begin with ``head`` on the node of a stream. ``name`` is what CLIENT LIST
-        shows.
+        """Return the blocked reads that begin with ``head`` on the node of a stream. CLIENT LIST shows ``name``.
 
-        A cluster runs no command on keys of several slots, so there each slot has its own.
+        A cluster does not run a command on keys of several slots, so there each slot has its own blocked reads.
         """
         place = (self._connections.slot_of(stream), head)
         found = self._blocked.get(place)
@@ -289,12 +288,12 @@ class SharedConnections:
 
 
 REGULAR: Final = 0.95
-"""A read that would block for this part of its interval waits for nothing in particular."""
+"""Fraction of its interval from which a blocking read waits for nothing in particular."""
 
 
 class StreamReads:
     """Runs the reads of one consumer, on the connections that it shares with others. ``stale`` returns whether it must
-    renew its leases before it reads. ``watches``: its operations watch keys between requests."""
+    renew its leases before it reads. With ``watches``, its operations watch keys between requests."""
 
     def __init__(
         self,
@@ -317,32 +316,32 @@ class StreamReads:
         self._slow = slow
         self._watches = watches
         self._full = False
-        """Whether the last read was full, so that there may be more."""
+        """True if the last read was full, so that there may be more entries."""
         self._reads: BlockedReads | None = None
         self._waiting: WaitingStream | None = None
         self.large = False
-        """Whether a reply was so large for its link that it took longer than a deadline."""
+        """True if a reply was so large for its link that it took longer than a deadline."""
         self.quiet_until: float | None = None
-        """If the last read got entries while nothing was pending: until when it is too early to look again."""
+        """Time until which it is too early to look again, if the last read got entries while nothing was pending."""
 
     @property
     def answered_at(self) -> float:
-        """When the store last answered the blocked command of which the current read is a part; 0 without one."""
+        """Time of the store's last answer to the blocked command that includes the current read; 0 without one."""
         return 0.0 if self._waiting is None or self._reads is None else self._reads.answered_at
 
     @property
     def reply(self) -> Silence | None:
-        """The reply of the blocked command of which the current read is a part, if it is large or takes long."""
+        """The reply to the blocked command that includes the current read, if it is large or takes long."""
         return None if self._waiting is None or self._reads is None else self._reads.reply
 
     @property
     def sent_at(self) -> float:
-        """When the last blocked command was sent of which a read was a part."""
+        """Time when the last blocked command that included a read was sent; 0 without one."""
         return 0.0 if self._reads is None else self._reads.sent_at
 
     async def perform(self, operation: Operation[T], *, look_s: float) -> T:
-        """Run an operation whose command may block. If it would block for ``look_s`` seconds or longer, it returns at
-        the latest when its group has pending entries then."""
+        """Run an operation whose command may block. If it would block for ``look_s`` seconds or longer, the pending
+        entries of its group are examined every ``look_s`` seconds, and it returns if there are some."""
         try:
             async with AsyncExitStack() as holding:
                 client: redis.asyncio.Redis | None = None
@@ -373,7 +372,7 @@ class StreamReads:
         return (self._shared.entries if self.large else self._shared.of)(self._stream)
 
     def return_by(self, until: float) -> None:
-        """Let the current read return at ``until``, if it blocks."""
+        """Make the current read, if it blocks, return at the time ``until``."""
         if self._waiting is not None:
             if self._reads is None:
                 self._waiting.release()
@@ -412,7 +411,7 @@ class StreamReads:
         return None if entries is None else [[self._stream.encode(), entries]]
 
     async def _pause(self, one: WaitingStream, block_ms: int) -> None:
-        """Wait: a read after the last entry of a key that is never written is a pause."""
+        """Wait for ``block_ms``, because a read after the last entry of a key that is never written is a pause."""
         timer = self._clock.call_later(block_ms / 1000, one.release)
         self._reads, self._waiting = None, one
         try:
@@ -423,14 +422,14 @@ class StreamReads:
 
 
 def _blocks(command: Command) -> bool:
-    """Return whether a command of `groups` blocks: BLOCK follows COUNT in XREADGROUP, and comes first in XREAD."""
+    """Return whether a command of `groups` blocks. BLOCK follows COUNT in XREADGROUP, and comes first in XREAD."""
     if command[0] == "XREADGROUP":
         return command[6] == "BLOCK"
     return command[0] == "XREAD" and command[1] == "BLOCK"
 
 
 def _parsed(command: Command) -> tuple[Head, int, int, Word]:
-    """Return the head, the limit, the block and the position of a command that blocks."""
+    """Return the head, the limit, the block in milliseconds, and the position of a command that blocks."""
     words = list(command)
     end = len(words) - 3  # STREAMS, the stream, the position
     if words[0] == "XREAD":

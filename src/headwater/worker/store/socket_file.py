@@ -1,7 +1,7 @@
 """The file in a data directory that names the unix socket at which the directory is served.
 
-Only one process at a time can open a directory. While ``headwater work`` serves one to its workers, other processes
-that publish to it or inspect it find the socket by this file.
+Only one process at a time can open a directory. While ``headwater work`` serves a directory to its workers, other
+processes that publish to it or inspect it find the socket by this file.
 
 Rule. The file counts only while its socket accepts connections, because it may be left over from a server that was
 killed. Only the process that has locked the directory writes or deletes it.
@@ -19,13 +19,13 @@ log = logging.getLogger("headwater.worker")
 NAME = "served-at"
 
 CONNECT_SECONDS = 5.0
-"""How long a server may take to accept a connection when its backlog is full."""
+"""Maximum time for a server to accept a connection when its backlog is full, in seconds."""
 
 
 def announce(directory: str, path: str) -> None:
-    """Write the file: the store in ``directory`` is served at the unix socket ``path``.
+    """Write the file, which says that the store in ``directory`` is served at the unix socket ``path``.
 
-    If the file cannot be written, this is logged. The workers do not need it.
+    If the file cannot be written, this is logged. The workers do not need the file.
     """
     file = Path(directory) / NAME
     new = file.with_suffix(".new")
@@ -50,7 +50,7 @@ def withdraw(directory: str, path: str) -> None:
 
 
 def served_at(directory: str) -> str | None:
-    """Return the ``unix://`` url at which the store in ``directory`` is served now; None if it is not."""
+    """Return the ``unix://`` url at which the store in ``directory`` is now served; None if it is not served."""
     try:
         path = (Path(directory) / NAME).read_text(encoding="utf-8")
         with socket.socket(socket.AF_UNIX) as probe:

@@ -10,7 +10,7 @@ from typing import Any
 class Changes:
     """Wakes tasks that wait for a condition when something has changed.
 
-    `notify` is called for each message, and costs almost nothing while no task waits.
+    `notify` is called for each message, so it costs almost nothing while no task waits.
     """
 
     __slots__ = ("_waiting",)
@@ -19,7 +19,7 @@ class Changes:
         self._waiting: list[asyncio.Future[None]] = []
 
     def notify(self) -> None:
-        """Something changed: check the conditions again."""
+        """Check the conditions again, because something has changed."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for one in waiting:
@@ -35,21 +35,21 @@ class Changes:
 
 
 def cancelled() -> bool:
-    """Return whether the current task was cancelled, even if a library replaced the cancellation by an error."""
+    """Return whether the current task was cancelled, even if a library replaced the cancellation with an error."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 AGAIN_SECONDS = 1.0
 CANCELLATIONS = 3
-"""A task that ignores this many cancellations, such as a handler that catches them, is abandoned."""
+"""Number of ignored cancellations after which a task is abandoned, such as a handler that catches them."""
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Wait until these tasks, which were cancelled, have ended or have ignored `CANCELLATIONS`.
 
-    The cancellation is repeated every `AGAIN_SECONDS`: a library that is closing a connection may replace it by an
-    error.
+    The cancellation is repeated every `AGAIN_SECONDS`, because a library that is closing a connection may replace it
+    with an error.
     """
     waiting = set(tasks)
     for _ in range(CANCELLATIONS):

@@ -62,7 +62,7 @@ class AccessControl:
         self.default = User.superuser(DEFAULT)
         self.users: dict[bytes, User] = {DEFAULT: self.default}
         self.users_bytes = 0
-        """The memory of all users."""
+        """Memory of all users, in bytes."""
         self.log = AccessLog(config.acllog_max_len)
         self.all_channels = False
         self.configure(config)
@@ -77,7 +77,7 @@ class AccessControl:
 
     @property
     def open(self) -> bool:
-        """Whether a new connection may run commands."""
+        """True if a new connection may run commands."""
         return self.default.nopass and self.default.enabled
 
     def configure(self, config: AccessConfig) -> None:
@@ -98,8 +98,8 @@ class AccessControl:
         return [self.users[name] for name in sorted(self.users)]
 
     def lines(self, requirepass: str) -> list[str]:
-        """Return the ``user`` lines of CONFIG REWRITE. There are none if ``default`` is the only
-        user and ``requirepass`` describes it completely."""
+        """Return the ``user`` lines of CONFIG REWRITE; an empty list if ``default`` is the only user
+        and ``requirepass`` describes it completely."""
         plain = User.superuser(DEFAULT)
         _set_password(plain, requirepass)
         if len(self.users) == 1 and self.default.describe() == plain.describe():
@@ -138,8 +138,8 @@ class AccessControl:
         return made
 
     def put(self, made: User) -> User:
-        """Set the user of that name to ``made``, which is not used otherwise. Return the object that sessions
-        refer to."""
+        """Set the user of that name to ``made``, which is not used otherwise. Return the object to which sessions
+        refer."""
         user = self.users.setdefault(made.name, made)
         if user is not made:
             user.assign(made)

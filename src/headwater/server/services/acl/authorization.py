@@ -41,7 +41,7 @@ class Authorization:
     # --- logging in -----------------------------------------------------------------------------
 
     def log_in(self, session: Session, user: User, *, authenticated: bool) -> None:
-        """Set the user of a session. ``authenticated``: the client has proved its identity, or need not.
+        """Set the user of a session. ``authenticated`` is True if the client has proved its identity, or need not.
 
         Otherwise the session may run commands only while `AccessControl.open`.
         """
@@ -83,7 +83,7 @@ class Authorization:
             raise CommandError(f"NOPERM {sentence(session.user, found)}")
 
     def check_queued(self, session: Session, row: Command, arguments: Arguments) -> None:
-        """Like `check`, for a command that was permitted when it was queued."""
+        """Check, as `check` does, a command that was permitted when it was queued."""
         found = denial(session.user, row, arguments)
         if found is not None:
             self._record_refusal(session, found.kind, found.object, context="multi")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class AccessChanges:
-    """Changes users on behalf of ``requester``, the session that requested it."""
+    """Changes users on behalf of ``requester``, the session that requested the change."""
 
     def __init__(self, access: AccessControl, clients: Clients, requester: Session) -> None:
         self._access = access
@@ -78,14 +78,14 @@ class AccessChanges:
 
 
 def open_or_close(access: AccessControl, clients: Clients) -> None:
-    """Update whether connections may run commands without authentication (rule 3)."""
+    """Allow or forbid connections to run commands without authentication (rule 3)."""
     may_run_commands = access.open
     for session in clients.sessions.values():
         session.scanner.authenticated = session.authenticated or may_run_commands
 
 
 def subscriptions(session: Session) -> list[tuple[bytes, bool]]:
-    """Return the subscriptions of a session: channels and patterns, and whether each is a pattern."""
+    """Return the subscriptions of a session: channels and patterns, each with True if it is a pattern."""
     own = session.subscriptions
     channels = [(name, False) for name in (*own.channels, *own.shard_channels)]
     return channels + [(pattern, True) for pattern in own.patterns]

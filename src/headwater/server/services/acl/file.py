@@ -4,9 +4,9 @@
 
 Rule 1. A file is loaded completely or not at all, and all its errors are reported, not only the
         first.
-Rule 2. A file is replaced as a whole: after a crash there is the old one or the new one. Only its
-        owner can read it, unless it existed with other permissions.
-Rule 3. Errors name file and line, and never show what may be a password.
+Rule 2. A file is replaced as a whole: a crash leaves the old one or the new one. Only its owner can
+        read it, unless it existed with other permissions.
+Rule 3. Errors name file and line, and never show a text that may be a password.
 
 Source: Redis, acl.c, ACLLoadFromFile, ACLSaveToFile.
 """
@@ -38,7 +38,7 @@ class FileError(Exception):
 
 
 def read(path: Path, *, all_channels: bool) -> dict[bytes, User]:
-    """Read a file. ``all_channels``: new users may access all channels. Raises `FileError`."""
+    """Read a file. With ``all_channels``, new users may access all channels. Raises `FileError`."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -69,7 +69,7 @@ def parse(data: bytes, name: str, *, all_channels: bool) -> dict[bytes, User]:
 
 
 def _line(users: dict[bytes, User], words: list[bytes], at: str, *, all_channels: bool) -> str:
-    """Add the user of a line. Return its errors, a sentence each, or an empty text."""
+    """Add the user of a line. Return its errors, one sentence each, or an empty text."""
     if words[0] != b"user" or len(words) < 2:
         return f"{at} should start with user keyword followed by the username. "
     user = User(words[1], all_channels=all_channels)

@@ -15,10 +15,10 @@ from headwater.engine.accounts.memory_account import sampled, text_bytes
 
 GROUPING_MS = 60_000
 LOOKED_AT = 10
-"""How many of the newest entries a refusal is compared with, which bounds the cost of many refusals."""
+"""Number of the newest entries with which a refusal is compared, which bounds the cost of many refusals."""
 
 _ENTRY_BYTES = 280
-"""Of an entry without its texts."""
+"""Bytes per entry without its texts."""
 
 AUTH = "auth"
 KINDS = (AUTH, "command", "key", "channel")
@@ -26,7 +26,7 @@ KINDS = (AUTH, "command", "key", "channel")
 
 @dataclass
 class AclRefusal:
-    """An entry: the ``kind`` refused, the ``context`` toplevel, multi or lua. Times are steady."""
+    """A refusal. ``kind`` is one of `KINDS`, ``context`` is toplevel, multi or lua. Times are steady."""
 
     number: int
     kind: str
@@ -43,7 +43,7 @@ class AclRefusal:
         return _ENTRY_BYTES + sum(map(text_bytes, (self.object, self.user, self.client)))
 
     def repeats(self, other: AclRefusal) -> bool:
-        """Return whether the two are counted as one."""
+        """Return whether the two refusals are counted as one."""
         return (self.kind, self.context, self.object, self.user) == (
             other.kind,
             other.context,

@@ -11,8 +11,8 @@ Rule 3. An address is an IPv4 address, the first 64 bits of an IPv6 address (one
         all the others), or all clients of unix sockets. An embedded client is not delayed.
 Rule 4. Failures are forgotten `FORGET_SECONDS` after the last one. At most `MAX_LOGIN_ADDRESSES`
         are stored; the one whose last failure is oldest is removed first.
-Rule 5. Failed logins are logged with address and user, never with a password, as often as
-        `headwater.common.log_limit` permits.
+Rule 5. Failed logins are logged with address and user, never with a password.
+        `headwater.common.log_limit` limits the number of lines.
 
 Time is the node's monotonic clock. Nothing sleeps.
 """
@@ -36,7 +36,7 @@ FIRST_DELAY_MS = 100
 MOST_DELAY_MS = 2_000
 FORGET_SECONDS = 300.0
 _SHOWN_BYTES = 64
-"""How many bytes of a user's name are logged."""
+"""Maximum number of bytes of a user's name that are logged."""
 _IPV6_NETWORK_BITS = 64
 
 
@@ -58,7 +58,7 @@ class LoginFailures:
         return len(self._failures)
 
     def failed(self, address: str, now: float) -> int:
-        """Count a failure from an address. Return the milliseconds for which its reply waits."""
+        """Count a failure from an address. Return the time for which its reply waits, in milliseconds."""
         self._forget(now)
         count, _ = self._failures.pop(address, (0, 0.0))
         self._failures[address] = (count + 1, now)
@@ -82,16 +82,16 @@ class LoginDelays:
         self._client_log = client_log
         self._failures = LoginFailures()
         self._held: dict[Session, bool] = {}
-        """Sessions whose reply waits, and whether their command itself failed."""
+        """Sessions whose reply waits → True if their command itself failed."""
         self._owed_ms = 0
-        """The delay for failed logins in the current EXEC."""
+        """Delay for failed logins in the current EXEC, in milliseconds; 0 if none failed."""
 
     def __contains__(self, session: object) -> bool:
         return session in self._held
 
     def refuse(self, session: Session, user: bytes, reply: bytes) -> Wait | None:
         """Delay ``reply`` to a failed login of ``session``. Return the wait, or None if the command
-        replies at once: to an embedded client, or as part of EXEC."""
+        replies immediately: to an embedded client, or as part of EXEC."""
         if session.client.kind == "embedded":
             return None
         delay_ms = self._failures.failed(address_of(session), self._times.monotonic())
@@ -107,7 +107,7 @@ class LoginDelays:
 
     @property
     def closed(self) -> bool:
-        """Whether a login failed in the current EXEC, so that further ones are not checked."""
+        """True if a login failed in the current EXEC, so that further ones are not checked."""
         return self._owed_ms > 0
 
     def hold_transaction(self, session: Session, start: int) -> Wait | None:

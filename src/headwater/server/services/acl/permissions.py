@@ -5,9 +5,9 @@
 Rule 1. Unrestricted users are not checked (`User.unrestricted`); callers test that first.
 Rule 2. If no selector permits a request, the reported refusal is the one of the selector that got
         furthest: a channel before a key before the command, and the later of two keys.
-Rule 3. A key's flags tell how it is used: reading needs ``%R``; inserting, updating and deleting
-        need ``%W``. A command that neither reads nor changes a value (EXISTS, WATCH) needs the key
-        to match any pattern.
+Rule 3. A key's flags determine the permissions: reading needs ``%R``; inserting, updating and
+        deleting need ``%W``. A command that neither reads nor changes a value (EXISTS, WATCH) needs
+        the key to match any pattern.
 
 Source: Redis, acl.c, ACLCheckAllUserCommandPerm, ACLSelectorCheckCmd.
 """
@@ -39,8 +39,8 @@ REASONS = {
 
 
 class Denial(NamedTuple):
-    """Why a request may not run: the ``kind`` (command, key, channel), the object, and its position
-    in the request."""
+    """A refusal of a request: the ``kind`` (command, key, channel), the object, and its position in
+    the request."""
 
     kind: str
     object: bytes
@@ -61,14 +61,14 @@ _CHANNELS = {
     "ssubscribe": _Channels(-1, patterns=False),
     "psubscribe": _Channels(-1, patterns=True),
 }
-"""UNSUBSCRIBE and its variants are not here: every user may unsubscribe."""
+"""Channels of commands by name. UNSUBSCRIBE and its variants are missing, because every user may unsubscribe."""
 
 _NEEDS: dict[tuple[str, ...], int] = {}
-"""What each combination of key flags needs; a cache."""
+"""Cache: combination of key flags → permissions that it needs."""
 
 
 def denial(user: User, row: Command, arguments: Arguments) -> Denial | None:
-    """Return why ``user`` may not run this request, or None if it may.
+    """Return the reason why ``user`` may not run this request, or None if it may.
 
     >>> from headwater.commands.table import COMMANDS
     >>> user = User(b"alice", all_channels=False)

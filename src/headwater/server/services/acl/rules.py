@@ -31,7 +31,7 @@ CATEGORIES = (
     "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
     "connection", "transaction", "scripting",
 )  # fmt: skip
-"""All categories of Redis, in its order. Those of types that Headwater does not have are empty."""
+"""All categories of Redis, in Redis's order. Those of types that Headwater does not have are empty."""
 
 _SUBCOMMANDS: dict[str, set[str]] = {}
 for _name in CATEGORIES_OF:
@@ -78,7 +78,7 @@ class UnmatchedParenthesis(Exception):
 
 
 def shown(word: bytes) -> str:
-    """Return a word as an error may repeat it: without anything that is or may be a password (rule 4).
+    """Return a word as an error may repeat it: without any text that is or may be a password (rule 4).
 
     >>> shown(b"+xadd"), shown(b"<secret"), shown(b"(~a >secret)")
     ('+xadd', '<(redacted)', '((redacted))')
@@ -96,7 +96,7 @@ def has_spaces(text: bytes) -> bool:
 
 
 def merge_selectors(words: Sequence[bytes]) -> list[bytes]:
-    """Join the words of each selector that was given as several: ``(+get`` and ``~a)``.
+    """Join the words of each selector that consists of several: ``(+get`` and ``~a)``.
 
     >>> merge_selectors([b"on", b"(+get", b"~a)"])
     [b'on', b'(+get ~a)']
@@ -132,7 +132,7 @@ def apply(user: User, words: Iterable[bytes], *, all_channels: bool) -> None:
 
 
 def apply_one(user: User, word: bytes, *, all_channels: bool) -> None:
-    """Apply a word. ``all_channels``: a new selector permits all channels (``acl-pubsub-default``).
+    """Apply a word. With ``all_channels``, a new selector permits all channels (``acl-pubsub-default``).
 
     Raises `RuleError`.
     """

@@ -1,8 +1,8 @@
 """INFO: the state of the server, in Redis's sections and fields.
 
-Fields about what this store does not have (replicas, eviction, snapshots) are omitted, except those
-that clients and exporters read. `headwater.server.services.observability.statistics` has the
-sections about past activity.
+Fields about features that this store does not have (replicas, eviction, snapshots) are omitted,
+except those that clients and exporters read. `headwater.server.services.observability.statistics` has
+the sections about past activity.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def human(size: int) -> str:
 
 
 def running() -> str:
-    """Return ``compiled`` or ``plain``: how the hot modules run."""
+    """Return ``compiled`` or ``plain``, the form in which the hot modules run."""
     import headwater.engine.entries.entry_log as hot
 
     return "plain" if (hot.__file__ or "").endswith(".py") else "compiled"
@@ -184,8 +184,8 @@ def _memory(services: Services) -> Fields:
 
 
 def _allocator(used: int, rss: int) -> Fields:
-    """Return the fields about the allocator as Redis shows them without jemalloc: what the store uses is
-    allocated, and what the process has is active and resident. Source: Redis, server.c, cronUpdateMemoryStats."""
+    """Return the fields about the allocator as Redis shows them without jemalloc: the used memory of the store is
+    allocated, that of the process is active and resident. Source: Redis, server.c, cronUpdateMemoryStats."""
     return {
         "allocator_allocated": used,
         "allocator_active": rss,
@@ -200,7 +200,7 @@ def _allocator(used: int, rss: int) -> Fields:
 
 
 JOURNAL_OK, JOURNAL_REFUSING, JOURNAL_FAILED = 0, 1, 2
-"""Values of ``journal_state``: writes are accepted; writes are refused (MISCONF) until there is
+"""Values of ``journal_state``: writes are accepted; writes are refused (MISCONF) until the disk has
 room again; the journal or a turn failed, and every command is refused until the store is opened
 again."""
 
@@ -257,7 +257,7 @@ def _persistence(services: Services) -> Fields:
 
 
 def _on_disk(services: Services) -> Fields:
-    """The fields about older entries, which are on disk."""
+    """Return the fields about older entries, which are on disk."""
     segments, sealing = services.storage.segments, services.keyspace.sealing
     if segments is None:
         return {}
@@ -276,7 +276,7 @@ def _on_disk(services: Services) -> Fields:
 
 
 def _loading(services: Services) -> Fields:
-    """The fields that exist while the store's content is loaded."""
+    """Return the fields that exist while the store's content is loaded."""
     progress = services.state.loading
     if progress is None:
         return {}
@@ -326,7 +326,7 @@ def _cluster(_services: Services) -> Fields:
 
 
 _KEYS_SAMPLED = 1000
-"""Number of keys that avg_ttl is averaged over. Visiting all keys would delay other clients."""
+"""Number of keys over which avg_ttl is averaged. Visiting all keys would delay other clients."""
 
 
 def _keyspace(services: Services) -> Fields:

@@ -15,13 +15,13 @@ MAX_SAMPLES = 160
 
 COMMAND = "command"
 FAST_COMMAND = "fast-command"
-"""A slow command of those that are flagged as fast."""
+"""Event: a command that is flagged as fast was slow."""
 FSYNC_ALWAYS = "aof-fsync-always"
 WRITE = "aof-write-alone"
-"""Redis's names of the two ways in which writing the journal can take long."""
+"""Redis's names of the two events in which writing the journal takes long."""
 EXPIRE_CYCLE = "expire-cycle"
 COLLECTION = "gc"
-"""A run of Python's cyclic garbage collector. Redis has no such event."""
+"""Event: a run of Python's cyclic garbage collector. Redis does not have this event."""
 
 _MANTISSA_BITS = 6
 """Number of leading bits of a duration that are retained: within 3 %, two significant digits as in
@@ -56,7 +56,7 @@ class LatencyMonitor:
 
     def __init__(self) -> None:
         self.threshold_ms = 0
-        """0: nothing is recorded."""
+        """Minimum duration of an event that is recorded, in ms; 0 records nothing."""
         self.events: dict[str, EventSeries] = {}
 
     def add(self, event: str, *, time: int, ms: int) -> None:
@@ -65,7 +65,7 @@ class LatencyMonitor:
             self.events.setdefault(event, EventSeries()).add(time, ms)
 
     def reset(self, names: list[str]) -> int:
-        """Remove these events, or all if ``names`` is empty. Return how many there were."""
+        """Remove these events, or all if ``names`` is empty. Return the number of removed ones."""
         gone = [name for name in names or list(self.events) if name in self.events]
         for name in dict.fromkeys(gone):
             del self.events[name]

@@ -34,7 +34,7 @@ def quoted(value: bytes) -> bytes:
 
 
 class Monitors:
-    """The monitoring sessions, in the order in which they started. True if there are any."""
+    """The monitoring sessions, in the order in which they started. The truth value is False if none monitors."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -55,7 +55,7 @@ class Monitors:
         self._sessions.pop(session, None)
 
     def feed(self, session: Session, row: Command, values: list[bytes], wall_ms: int) -> None:
-        """Send a command of ``session`` to all monitors, unless it is one that they do not see."""
+        """Send a command of ``session`` to all monitors, unless it is hidden from them."""
         if "admin" not in row.flags and "skip_monitor" not in row.flags:
             self.send(session, values, wall_ms)
 

@@ -7,8 +7,8 @@
 Rule 1. An ordinary command costs two readings of the clock and one comparison. With slow log,
         latency-tracking and latency-monitor-threshold off it costs one comparison and the counting.
 Rule 2. No output contains a password (`headwater.server.services.observability.redaction`).
-Rule 3. A command has run, or is going to, when it is recorded: a failure of `record`, `blocks` and `show_script` is
-        logged, and does not reach it (`headwater.server.services.faults`, rule 5).
+Rule 3. When a command is recorded, it has run or will run: a failure of `record`, `blocks` and `show_script` is
+        logged, and does not affect it (`headwater.server.services.faults`, rule 5).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _NEVER_NS = 2**63 - 1
 log = logging.getLogger("headwater.server")
 
 _DISABLED = "ERRORSTATS_DISABLED"
-"""Replaces all codes if there are too many of them."""
+"""Code that replaces all others if a client causes too many different codes."""
 
 
 class CountedError(CommandError):
-    """An error that a script passes on, which statistics counted where it occurred."""
+    """An error that a script passes on and that was counted in statistics where it occurred."""
 
 
 class CommandStatistics:
@@ -59,7 +59,7 @@ class CommandStatistics:
         self.calls = 0
         self.nanoseconds = 0
         self.rejected = 0
-        """Rejected before it ran: arity, ACL, not allowed in a transaction and the like."""
+        """Number of calls that were rejected before they ran: arity, ACL, not allowed in a transaction and the like."""
         self.failed = 0
         self.histogram: Histogram | None = None
 
@@ -70,26 +70,26 @@ class Observer:
     def __init__(self, config: ExecutionConfig, clients: Clients, faults: Faults) -> None:
         self._faults = faults
         self.commands: defaultdict[bytes, CommandStatistics] = defaultdict(CommandStatistics)
-        """By full name in upper case: ``CONFIG|SET``."""
+        """Statistics by the command's full name in upper case: ``CONFIG|SET``."""
         self._numbered: list[CommandStatistics | None] = [None] * KNOWN_COUNT
-        """The same by the commands' numbers; None until a command is used."""
+        """Statistics by the command's number; None until a command is used."""
         self.errors: dict[str, int] = {}
-        """Error replies by their code, or only `_DISABLED`."""
+        """Number of error replies by their code, or only `_DISABLED`."""
         self.error_count = 0
         self.forgotten_codes = 0
-        """Codes of errors that were dropped, which Redis counts as freed lazily."""
+        """Number of dropped error codes, which Redis counts as freed lazily."""
         self.slowlog = SlowLog(config.slowlog_max_len)
         self.latency = LatencyMonitor()
         self.collections = Collections()
         self.monitors = Monitors(clients)
         self.timing = False
-        """Whether commands are timed."""
+        """True if commands are timed."""
         self.record_ns = _NEVER_NS
-        """`record` is called for commands that took longer than this."""
+        """Duration in ns above which `record` is called for a command."""
         self.times_commits = False
-        """Whether commits of the journal are timed (latency-monitor-threshold)."""
+        """True if commits of the journal are timed (latency-monitor-threshold)."""
         self.tracks = False
-        """Whether durations are recorded (latency-tracking)."""
+        """True if durations are recorded (latency-tracking)."""
         self.expired_before = 0
 
     def configure(self, config: ExecutionConfig) -> None:
@@ -103,7 +103,7 @@ class Observer:
         self.update_recording()
 
     def update_recording(self) -> None:
-        """Update what is timed and recorded, after a change of settings or monitors."""
+        """Choose the commands to be timed and recorded, after a change of settings or monitors."""
         bounds = [_NEVER_NS]
         if self.slowlog.threshold_us != OFF:
             bounds.append(self.slowlog.threshold_us * 1000 - 1)
@@ -269,7 +269,7 @@ class Observer:
         self.collections.reset()
 
     def commands_processed(self) -> int:
-        """Return how many commands have run, including those within EXEC."""
+        """Return the number of commands that have run, including those within EXEC."""
         return sum(statistics.calls for statistics in self.commands.values())
 
 

@@ -13,10 +13,10 @@ from headwater.config.inert import ALIASES, INERT
 HIDDEN = b"(redacted)"
 
 _SECRET_NAMES = {"masteruser", "user"}
-"""Names of redis.conf that are not settings here and are secret in Redis."""
+"""Names in redis.conf that are secret in Redis and not settings here."""
 
 _WHOLLY_HIDDEN = {b"AUTH": 1, b"ACL|SETUSER": 2, b"ACL|DELUSER": 2, b"ACL|GETUSER": 2}
-"""Commands, and the argument from which on nothing is shown."""
+"""Command → index of the argument from which on nothing is shown."""
 
 
 def shown_values(name: bytes, values: list[bytes]) -> list[bytes]:

@@ -15,10 +15,10 @@ MAX_ARGUMENTS = 32
 MAX_ARGUMENT_BYTES = 128
 
 _ENTRY_BYTES, _PLACE_BYTES = 340, 9
-"""Of an entry without its texts, and of an argument's place in its list."""
+"""Bytes per entry without its texts, and per argument for its place in the list."""
 
 OFF = -1
-"""The threshold that disables the slow log."""
+"""Value of the threshold that disables the slow log."""
 
 
 class SlowEntry(NamedTuple):
@@ -32,7 +32,7 @@ class SlowEntry(NamedTuple):
     client_name: bytes
 
     def memory_bytes(self) -> int:
-        """Return the memory of the entry. The client's name may be an object of its own."""
+        """Return the memory of the entry, including the client's name, which may be a separate object."""
         size = _ENTRY_BYTES + _PLACE_BYTES * len(self.arguments) + text_bytes(self.client_name)
         return size + sum(map(text_bytes, self.arguments))
 

@@ -91,7 +91,7 @@ def commandstats(services: Services) -> Fields:
 
 
 _SAFE = str.maketrans("#:\r\n", "____")
-"""Replaces what has a meaning in INFO. Precedent: Redis, server.c, getSafeInfoString."""
+"""Replaces characters that have a meaning in INFO. Precedent: Redis, server.c, getSafeInfoString."""
 
 
 def errorstats(services: Services) -> Fields:

@@ -50,7 +50,7 @@ class Traffic:
         self._last: _Sample | None = None
 
     def cycles(self, turns: int) -> int:
-        """Return how often the loop woke: for a turn, or to sample."""
+        """Return the number of times that the loop woke: for a turn, or to sample."""
         return turns - self.turns_before + self.samples
 
     def cpu_ns(self) -> int:

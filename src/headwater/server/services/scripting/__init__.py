@@ -6,7 +6,7 @@ values        converts replies to Lua values and back, in Python; replies.lua is
 interpreter   a Lua state that is isolated from Python and from the system
 prelude.lua   the globals of scripts: redis, the safe part of the standard library, cjson
 bounded.lua   Lua functions that might run too long in C, with bounds
-patterns.lua  parses Lua's patterns and estimates how many steps C needs for them
+patterns.lua  parses Lua's patterns and estimates the number of steps that C needs for them
 matching.lua  find, match, gmatch and gsub for patterns that may need too many steps
 matcher.lua   matches Lua's patterns in Lua
 """

@@ -17,16 +17,16 @@ local byte, find, gmatch, gsub, match, sub = string.byte, string.find, string.gm
 local ceil, floor, max, min, next, rawget = math.ceil, math.floor, math.max,
     math.min, next, rawget
 
-local QUANTIFIERS = 1000 -- maximum in a pattern: C's stack grows with each. Lua 5.2 allows 200 nested ones.
-local STEPS = 30000000 -- maximum in C in one call, a tenth of a second; longer matches are done step by step
-local FREE = 100000 -- in C in one call, below which steps are not charged
+local QUANTIFIERS = 1000 -- maximum number in a pattern: C's stack grows with each. Lua 5.2 allows 200 nested ones.
+local STEPS = 30000000 -- maximum number in C in one call, a tenth of a second; longer matches are done step by step
+local FREE = 100000 -- number of steps in C in one call up to which they are not charged
 local PATTERNS = 500 -- maximum number of patterns whose growth is cached
-local RESULTS = 8000 -- maximum of unpack. Precedent: Lua 5.1, LUAI_MAXCSTACK, which it checks too late.
-local LONG_TEXT = 1000 -- bytes from which the comparison of two texts is charged
-local BYTES = 16 -- that C reads or writes in the time of a step
-local SORTED = 100000 -- maximum of items that are sorted in C; more are compared in Lua, where the clock is checked
-local ITEM_BYTES = 4 -- that an item of concat counts in addition to its own
-local MOVES = 10000000 -- maximum of table.insert, which moves all items after the position
+local RESULTS = 8000 -- maximum number of unpack. Precedent: Lua 5.1, LUAI_MAXCSTACK, which it checks too late.
+local LONG_TEXT = 1000 -- number of bytes from which the comparison of two texts is charged
+local BYTES = 16 -- number of bytes that C reads or writes in the time of a step
+local SORTED = 100000 -- maximum number of items sorted in C; more are compared in Lua, where the clock is checked
+local ITEM_BYTES = 4 -- number of bytes that an item of concat counts in addition to its own
+local MOVES = 10000000 -- maximum number of items that table.insert moves: all items after the position
 
 local function passed_on(name, ok, ...)
     if ok then
@@ -61,9 +61,9 @@ end
 -- Patterns --------------------------------------------------------------------------------------
 
 local known, known_count = {}, 0
-local quick = {} -- patterns that C always accepts, and the length up to which C may match them directly
+local quick = {} -- by pattern that C always accepts: length of the subject up to which C may match it directly
 
--- Estimates how many steps C may need for a pattern, by the length of the subject.
+-- Estimates the number of steps that C may need for a pattern, by the length of the subject.
 local function plan_of(pattern, anchors)
     local plan = { length = #pattern }
     plan.power, plan.doubles = coarse_growth(pattern)
@@ -139,7 +139,7 @@ local function optional_number(value)
 end
 
 -- Returns the results of pcall with `native`, or with the step-by-step version if C might take too
--- long. Arguments that C rejects are passed to C, which reports what is wrong with them.
+-- long. Arguments that C rejects are passed to C, which reports the problem.
 local function matching(name, native, takes)
     local anchors = name ~= "gmatch" -- gmatch treats ^ as a letter
     return function(...)
@@ -315,7 +315,7 @@ for _, name in ipairs({ "format", "lower", "reverse", "upper" }) do
     end
 end
 
--- Returns about how many bytes concat reads; it stops at the first item that C refuses, and above the limit.
+-- Returns approximately the bytes that concat reads. Stops at the first item that C refuses, and above the limit.
 local function joined_bytes(list, separator, first, last)
     first, last = tonumber(first) or 1, tonumber(last) or (type(list) == "table" and #list or 0)
     local between = #(text_of(separator) or "")

@@ -2,7 +2,7 @@
 
 Rule 1. Scripts of SCRIPT LOAD remain until SCRIPT FLUSH. Of the scripts of EVAL the latest 500 remain:
         otherwise a client that puts values into the text of scripts would fill the memory.
-Rule 2. Scripts are not state: the journal has what scripts did, and a restart forgets the scripts.
+Rule 2. Scripts are not state: the journal has the changes by scripts, and a restart forgets the scripts.
 
 Source: redis.io, EVAL; Redis 7.4 for rule 1 (eval.c, LRU_LIST_LENGTH).
 """
@@ -47,7 +47,7 @@ class CachedScript:
         self.flags = flags
         self.read_only = flags is not None and b"no-writes" in flags
         self.ignores_limit = flags is not None and b"allow-oom" in flags
-        """Whether its commands may take more memory than maxmemory allows."""
+        """True if its commands may take more memory than maxmemory allows."""
 
 
 class Scripts:
@@ -58,7 +58,7 @@ class Scripts:
         self._evaluated: OrderedDict[bytes, CachedScript] = OrderedDict()
         self._interpreter: Interpreter | None = None
         self.evicted = 0
-        """How many scripts of EVAL gave way to later ones since the start or CONFIG RESETSTAT."""
+        """Number of scripts of EVAL that gave way to later ones since the start or CONFIG RESETSTAT."""
 
     @property
     def interpreter(self) -> Interpreter:
@@ -109,8 +109,8 @@ class Scripts:
         return script
 
     def declared(self, known: KnownCommand, arguments: Arguments) -> Flags | None:
-        """Return the flags that the script of a request declares in its shebang. None without one, if
-        the script is unknown, and for a command that runs no script."""
+        """Return the flags that the script of a request declares in its shebang. None without a shebang, if
+        the script is unknown, and for a command that does not run a script."""
         if known.name in _BY_SHA:
             script = self.find(arguments.bytes(1))
             return None if script is None else script.flags

@@ -12,11 +12,11 @@ local error, select, tonumber, tostring, type, unpack =
 local ceil, floor, next = math.ceil, math.floor, next
 local gcinfo, getinfo, find, sub = gcinfo, debug.getinfo, string.find, string.sub
 
-local ROOMY_KILOBYTES = host.roomy_kilobytes -- of used memory, below which the server passes values directly
-local PASSED_BYTES = host.passed_bytes -- maximum of all arguments of a call
+local ROOMY_KILOBYTES = host.roomy_kilobytes -- used memory below which the server passes values directly
+local PASSED_BYTES = host.passed_bytes -- maximum size of all arguments of a call
 -- The codes that a function of the server returns before its words. After true or false: one word.
 local WORDS, BOXED, BOXED_WORDS, COUNTED, BOXED_COUNTED = 2, 1, 3, 4, 5
-local DIRECT_WORDS = 1000 -- maximum of arguments that are passed one by one; Lua refuses 8000
+local DIRECT_WORDS = 1000 -- maximum number of arguments that are passed one by one; Lua refuses 8000
 
 -- Returns the innermost line of the script on the stack, for error messages.
 local function line_of_script()
@@ -31,8 +31,8 @@ local function line_of_script()
     end
 end
 
--- Decodes what the server returned: whether it succeeded, the value or the text of the error, and
--- whether statistics have counted the error.
+-- Decodes the results of a server function: true if it succeeded, the value or the text of the error,
+-- and true if statistics have counted the error.
 local function answer(code, ...)
     if code == true or code == false then
         return code, (...)
@@ -57,7 +57,7 @@ local function thrown(ok, value, counted)
     error({ err = value, ignore_error_stats_update = counted }, 0)
 end
 
--- Returns a number or a text that is one as an integer, as a cast to int does; otherwise nil.
+-- Returns a number, or a text that spells one, as an integer, as a cast to int does; otherwise nil.
 local function as_int(value)
     local number = (type(value) == "number" or type(value) == "string") and tonumber(value)
     if not number then
@@ -68,7 +68,7 @@ local function as_int(value)
     return number < 0 and ceil(number) + 0 or floor(number) -- not -0
 end
 
--- The same for a number that is cast to 64 bits first, and then to int.
+-- Returns the integer for a number that is cast to 64 bits first, and then to int.
 local function last_int(number)
     if not (number >= -2 ^ 63 and number < 2 ^ 63) then
         return 0
@@ -177,7 +177,7 @@ function redis.acl_check_cmd(...)
     return thrown(ask(host.acl_check_cmd, ...))
 end
 
--- Scripts are always replicated by their effects: the journal contains what they did.
+-- Scripts are always replicated by their effects: the journal contains their changes.
 function redis.replicate_commands()
     return true
 end
@@ -208,7 +208,7 @@ local MOST_INT = 2 ^ 31 - 1
 local SWITCHES = { on = true, off = false }
 
 local function refuse(position, name, problem)
-    -- Above the script: this function, the one that sets, an option's, and its tail call.
+    -- Level 5 is the script: above it are this function, the setter, the option's function and its tail call.
     error(("bad argument #%d to '%s' (%s)"):format(position, name, problem), 5)
 end
 
@@ -228,7 +228,7 @@ local function set_number(settings, key, name, position, value, least, most)
     return settings[key]
 end
 
--- The same for a boolean, which a script may also write as "on" or "off".
+-- Sets a boolean and returns it. A script may also write it as "on" or "off".
 local function set_switch(settings, key, name, value)
     local kind = type(value)
     if kind == "boolean" then
@@ -295,7 +295,7 @@ local function option_functions(settings)
     return functions
 end
 
--- Returns a module with settings of its own, and a function that resets them.
+-- Returns a module with separate settings, and a function that resets them.
 function new_cjson()
     local settings = defaults()
     local cjson = option_functions(settings)

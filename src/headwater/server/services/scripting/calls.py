@@ -2,7 +2,7 @@
 
 Rule 1. A script is one command: its inner commands run at once, in one record group, at one time.
 Rule 2. They run as the client's user, in a database that the script may select for itself.
-Rule 3. An inner command that fails changes nothing; what the script wrote before it remains, as in
+Rule 3. An inner command that fails changes nothing. Earlier writes of the script remain, as in
         Redis. This also applies if the journal has no room for the inner command, or if the script
         is stopped.
 """
@@ -44,10 +44,10 @@ _VALUE_BYTES = 64
 """Memory in Lua of each line of a reply, in addition to its text."""
 
 _NOTHING = bytearray()
-"""The output buffer between commands; nothing writes into it."""
+"""The output buffer between commands, into which nothing is written."""
 
 _SMALL_BYTES = 512
-"""A reply up to this size always has room: its conversion in Python is not bounded (interpreter.py)."""
+"""Size of a reply, in bytes, up to which it always has room: its conversion is not bounded (interpreter.py)."""
 
 
 class ScriptRun:
@@ -125,7 +125,7 @@ class ScriptRun:
                 raise
             if self._runner.run(self._session, known, arguments, began) is not None:
                 inner.nil_array()
-            call.admitted = False  # what it changed is complete (rule 3)
+            call.admitted = False  # its changes are complete (rule 3)
         except CommandError as error:
             text = str(error).encode("utf-8", "surrogateescape")
             raise ScriptFailed(text, counted=True) from None

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 MAX_DEPTH = 1000
-"""Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. With a higher limit, Python's stack may
-overflow; the error is the same."""
+"""Maximum depth of nested values. Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. With a
+higher limit, Python's stack may overflow; the error is the same."""
 
 _FRAMES = 5
-"""Frames of Python for each level of nested values, at most."""
+"""Maximum number of Python's frames for each level of nested values."""
 _DEEP = threading.Lock()
 """Held while the limit of Python's stack is higher."""
 
@@ -41,9 +41,9 @@ def deeply(function: Callable[[], Any]) -> Any:
 
 
 ITEM_BYTES = 16
-"""Bytes that an item of a table counts for the time that it takes, in addition to its own."""
+"""Number of bytes that an item of a table counts for its time, in addition to its own."""
 UNCHECKED_BYTES = 16 * 1024
-"""Bytes between two checks of the length and the time."""
+"""Number of bytes between two checks of the length and the time."""
 
 _LENIENT = re.compile(
     r'"(?:[^"\\]|\\.)*"'
@@ -51,7 +51,7 @@ _LENIENT = re.compile(
     r"|-\.\d+(?:e[+-]?\d+)?",
     re.IGNORECASE | re.DOTALL,
 )
-"""Strings, and the numbers of strtod that JSON does not have."""
+"""Matches strings, and the numbers of strtod that JSON does not have."""
 
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 
@@ -127,7 +127,7 @@ class CjsonEncoder:
     def _content(self, table: Any) -> dict[Any, Any]:
         content = {}
         for name, value in table.items():
-            if isinstance(name, bool):  # which for Python is 0 or 1
+            if isinstance(name, bool):  # equals 0 or 1 in Python
                 raise NotJSON("Cannot serialise boolean: table key must be a number or string")
             content[name] = value
             self._longer(ITEM_BYTES)
@@ -201,7 +201,7 @@ def _check_depth(text: str, max_depth: int) -> None:
 
 
 def _strict(part: re.Match[str]) -> str:
-    """Return a number of strtod as JSON of Python has it; strings unchanged."""
+    """Return a number of strtod in the form of Python's JSON; strings unchanged."""
     text = part[0].lower()
     if text[0] == '"':
         return part[0]

@@ -1,7 +1,7 @@
-"""A Lua state in which scripts can access only what they are permitted to.
+"""A Lua state that restricts the access of scripts.
 
-Lua is 5.1, as in Redis, provided by lupa. Scripts hold no Python object: attribute access is
-denied, and scripts get Lua functions that wrap the server's (calls.lua).
+The version of Lua is 5.1, as in Redis, provided by lupa. Scripts hold no Python object: attribute
+access is denied, and scripts get Lua functions that wrap the server's (calls.lua).
 
 Memory is limited. If Lua cannot allocate, it jumps to the last pcall over all C frames between, and
 Python's frames do not survive that. Therefore Python passes values to Lua only if there is
@@ -64,14 +64,14 @@ _DIRECT_WORDS = 1000
 refuses 8000 (LUAI_MAXCSTACK)."""
 
 _SMALL_BYTES = 4096
-"""A text up to this size is not checked again if there is room at all."""
+"""Size of a text, in bytes, up to which it is not checked again if Lua has any room."""
 
 _LOGGED_BYTES = 16 * MAX_LOG_MESSAGE
-"""Bytes of a log message that are looked at. The log cuts it at a sixteenth of that."""
+"""Maximum number of bytes of a log message that are read. The log cuts it at a sixteenth of that."""
 
 _UNCHECKED_CALLS = 16
-"""Calls of functions of bit between two checks of the clock. The other functions of libraries are checked each time,
-and so are commands (calls.py): each may take long, and Lua only counts its own instructions."""
+"""Number of calls of functions of bit between two checks of the clock. The other functions of libraries are checked
+each time, and so are commands (calls.py): each may take long, and Lua only counts its own instructions."""
 
 TIMEOUT = (
     b"ERR the script ran longer than lua-time-limit and was stopped; what it wrote before remains"
@@ -81,19 +81,19 @@ _CHUNK = b"@user_script"
 """The chunk name of a script in Lua's errors."""
 
 _WORDS, _BOXED_WORDS, _COUNTED, _BOXED_COUNTED = 2, 3, 4, 5
-"""Codes before a list of words, for words that are in the box, before the text of an error that
-statistics have counted, and for such a text in the box."""
+"""Codes before a list of words, for words in the box, before the text of an error that is already
+counted in statistics, and for such a text in the box."""
 
 _JSON_BYTES, _JSON_VALUE_BYTES = 4, 200
-"""Memory of a byte and of a value of JSON, in Python and Lua together."""
+"""Memory of a byte and of a value of JSON, in Python and Lua together, in bytes."""
 
 _JSON_VALUES = 500_000
 """Maximum number of values that one call decodes, in a third of a second. Each comma and bracket counts as one."""
 
 
 class Problem(NamedTuple):
-    """Why a script ended: the text of the error, the line of the script if known, and whether
-    statistics have counted the error."""
+    """The reason why a script ended: the text of the error, the line of the script if known, and True
+    if statistics have counted the error."""
 
     text: bytes
     line: int | None
@@ -108,7 +108,7 @@ class Interpreter:
     """
 
     def __init__(self) -> None:
-        # Only scripts need these; a server without any starts sooner.
+        # Only scripts need these modules; a server without scripts starts sooner.
         from importlib import resources
 
         from lupa import lua51
@@ -131,10 +131,10 @@ class Interpreter:
         self._collect_above = 0
         self._broken: BaseException | None = None
         self._calls = 0
-        """Of functions of bit, since the clock was checked."""
+        """Number of calls of functions of bit since the clock was checked."""
         self._box = self._lua.table(b"", b"")
         self._in_box = object()
-        """The first argument of a call whose arguments are in the box; their number is the second."""
+        """First argument of a call whose arguments are in the box. Their number is the second argument."""
         self.current: Any = None
         self.arguments = Arguments()
         self.reply = ReplyWriter(bytearray(), 2)
@@ -184,7 +184,7 @@ class Interpreter:
 
     @property
     def room(self) -> int:
-        """The memory that scripts may still allocate, in bytes."""
+        """Memory that scripts may still allocate, in bytes."""
         return self._most - self._used()
 
     def make_room(self, size: int) -> None:
@@ -244,7 +244,7 @@ class Interpreter:
         return Problem(_text(text), line, counted)
 
     def _collect(self) -> None:
-        """Run a full collection, and set when to run the next."""
+        """Run a full collection, and set the memory use at which the next one runs."""
         self._unbound()
         self._lua.gccollect()
         self._collect_above = min(2 * self._used() + _GARBAGE_BYTES, self._most // 4)
@@ -288,7 +288,7 @@ class Interpreter:
     def _set_null(self, null: Any) -> None:
         self._null = null
 
-    # What the prelude can call.
+    # Functions that the prelude can call.
 
     def _bound(self) -> None:
         self._lua.set_max_memory(self._most)

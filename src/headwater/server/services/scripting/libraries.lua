@@ -7,7 +7,7 @@ local max = math.max
 local error, ipairs, select, tonumber, tostring, type, unpack =
     error, ipairs, select, tonumber, tostring, type, unpack
 
--- Converts what `ask` returned; an error has the line of the script.
+-- Converts the results of `ask`; an error has the line of the script.
 local function checked(ok, value)
     if not ok then
         error(value, 3)
@@ -15,7 +15,7 @@ local function checked(ok, value)
     return value
 end
 
--- Returns a text; like Lua's own functions, also for a number.
+-- Returns a text, also for a number, as Lua's own functions do.
 local function text_of(position, name, value, count)
     if type(value) ~= "string" and type(value) ~= "number" then
         local got = count < position and "no value" or type(value)
@@ -24,7 +24,7 @@ local function text_of(position, name, value, count)
     return tostring(value)
 end
 
--- Returns a number, also for a text that is one. A missing one is `default`, if there is one.
+-- Returns a number, also for a text that spells one. If it is missing, returns `default` if given.
 local function number_of(position, name, value, count, default)
     if value == nil and default then
         return default

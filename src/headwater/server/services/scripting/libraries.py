@@ -3,7 +3,7 @@
 libraries.lua has their Lua part. Values are as lupa passes them: bytes, int, float, bool, None, tables.
 
 Source: redis.io, Redis Lua API reference; bitop.luajit.org; the manual of struct 0.2; msgpack.org,
-specification; lua-cmsgpack's README for what it does with nested tables and other types.
+specification; lua-cmsgpack's README for nested tables and other types.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from headwater.server.services.scripting.values import ScriptFailed
 
 _WORD = 2**32
 _MOST_SIZE = 32
-"""Maximum size of an integer of struct. Precedent: struct 0.2, MAXINTSIZE."""
+"""Maximum size of an integer of struct, in bytes. Precedent: struct 0.2, MAXINTSIZE."""
 _MOST_NESTING = 16
-"""Deeper tables are packed as nil. Precedent: lua-cmsgpack, LUACMSGPACK_MAX_NESTING."""
+"""Maximum depth of tables; deeper ones are packed as nil. Precedent: lua-cmsgpack, LUACMSGPACK_MAX_NESTING."""
 
 _MOST_FORMAT = 65536
 """Maximum length of a format of struct. A longer one would only have spaces and padding."""
@@ -51,8 +51,8 @@ def bits(name: bytes, *numbers: float) -> int:
 
 
 def _as_word(number: float) -> int:
-    """Return the last 32 bits of a number that is rounded to even, as LuaBitOp does: those of a sum whose exponent
-    is 52. Precedent: bitop.luajit.org, semantics, for numbers beyond 2^51, infinities and NaN, where they are arbitrary."""
+    """Return the last 32 bits of a number, rounded to even as LuaBitOp does: those of a sum whose exponent is 52.
+    They are arbitrary for numbers beyond 2^51, infinities and NaN. Precedent: bitop.luajit.org, semantics."""
     return int.from_bytes(struct.pack("<d", number + (2**52 + 2**51))[:4], "little")
 
 
@@ -85,7 +85,7 @@ _SHIFTS: dict[bytes, Callable[[int, int], int]] = {
 
 
 class _Format:
-    """Reads the options of a format: ``kind``, ``size`` and how many bytes align it at ``total``."""
+    """Reads the options of a format: ``kind``, ``size``, and the number of bytes that align it at ``total``."""
 
     def __init__(self, text: bytes, function: str) -> None:
         if len(text) > _MOST_FORMAT:
@@ -143,7 +143,7 @@ class _Format:
 
 
 def struct_pack(form: bytes, *values: Any) -> bytes:
-    """struct.pack."""
+    """Implement struct.pack."""
     options, made, following = _Format(form, "pack"), bytearray(), iter(values)
     number = 1
     while (option := options.next(len(made))) is not None:
@@ -180,7 +180,7 @@ def _code(options: _Format, kind: str) -> str:
 
 
 def _as_unsigned(number: float) -> int:
-    """Convert a number of Lua to 64 bits, as a cast does: of those that are too large or negative beyond the range."""
+    """Convert a number of Lua to 64 bits, as a cast does, also if it is negative or out of range."""
     if -(2**63) <= number < 2**64:
         return int(number) % 2**64
     return 0 if number > 0 else 2**63
@@ -214,7 +214,7 @@ def _expected(kind: str, value: Any, number: int) -> ScriptFailed:
 
 
 def struct_unpack(form: bytes, data: bytes, position: float = 1) -> list[Any]:
-    """struct.unpack, as words: an array of the values and the next position."""
+    """Implement struct.unpack. Return words: an array of the values and the next position."""
     options, values = _Format(form, "unpack"), list[Any]()
     at = as_integer(position) - 1
     if at == -1:
@@ -250,7 +250,7 @@ def struct_unpack(form: bytes, data: bytes, position: float = 1) -> list[Any]:
 
 
 def struct_size(form: bytes) -> int:
-    """struct.size."""
+    """Implement struct.size."""
     options, total = _Format(form, "size"), 0
     while (option := options.next(total)) is not None:
         kind, size, padding = option
@@ -341,8 +341,8 @@ class Pairs(list[tuple[Any, Any]]):
 
 
 class Unpacker:
-    """Unpacks values from ``at`` on; an array is a list. ``values`` counts them, and ``check`` is called with it
-    now and then."""
+    """Unpacks values from ``at`` on; an array is a list. ``values`` is their number, with which ``check`` is
+    called from time to time."""
 
     def __init__(self, data: bytes, at: int, check: Callable[[int], None]) -> None:
         self._data = data

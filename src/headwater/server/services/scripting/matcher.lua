@@ -3,8 +3,8 @@
 --
 -- An item is a function of the place where it begins. It calls the next item and returns the place
 -- after the whole match, or nil. Alternatives are tried in C's order: a longer run before a shorter
--- one, and for `-` a shorter one first. C still does what it does fast: it finds the runs of bytes
--- of one class.
+-- one, and for `-` a shorter one first. C still finds the runs of bytes of one class, which takes
+-- little time.
 
 local host = ...
 

@@ -136,7 +136,7 @@ local function positions(place, behind, ...)
     return nil
 end
 
--- Searches a plain text, comparing so many bytes at a time.
+-- Searches a plain text, comparing `bytes` bytes at a time.
 function slow.find_text(subject, text, init, bytes)
     local at, size = place_of(subject, init), #text
     local places = bytes / size - bytes / size % 1

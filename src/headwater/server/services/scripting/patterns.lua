@@ -1,4 +1,4 @@
--- Parses patterns of Lua 5.1, and estimates how many steps C may need for them.
+-- Parses patterns of Lua 5.1, and estimates the number of steps that C may need for them.
 --
 -- C's matcher backtracks: a quantifier tries each length, and for each of them everything after it.
 -- So a pattern with k quantifiers takes up to n^k steps over n bytes, and no hook checks the clock
@@ -45,7 +45,7 @@ local function class_of(text)
     return set
 end
 
--- Returns where a class that begins at `at` ends, or nil and what is wrong with it.
+-- Returns the end of the class that begins at `at`, or nil and a description of the problem.
 local function class_end(pattern, at)
     local first = sub(pattern, at, at)
     if first == "%" then

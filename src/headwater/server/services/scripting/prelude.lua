@@ -2,7 +2,7 @@
 -- functions of the server. Scripts never hold these: they get Lua functions that wrap them.
 --
 -- Rule 1. Every script runs in an environment of read-only tables, so that nothing of it remains
---         except what it writes to the store.
+--         except its changes of the store.
 -- Rule 2. Nothing in the environment leads to the real globals, to the debug library or to an
 --         object of the server.
 -- Rule 3. A call that would run without end in C, or overflow C's stack, is refused in advance
@@ -22,14 +22,14 @@ local sub, dump = string.sub, string.dump
 
 local READ_ONLY = "Attempt to modify a readonly table"
 local OURS = { ["@prelude"] = true, ["@calls"] = true }
-local INSTRUCTIONS, FEW = 10000, 1000 -- between two checks of the clock
-local LARGE_KILOBYTES = 16384 -- of used memory, above which it is few: one instruction may copy or compare so much
-local ROOMY_KILOBYTES = host.roomy_kilobytes -- of used memory, below which the server passes values directly
-local DIRECT_WORDS = 1000 -- maximum in a result; more are passed in a table
+local INSTRUCTIONS, FEW = 10000, 1000 -- number between two checks of the clock; FEW if much memory is used
+local LARGE_KILOBYTES = 16384 -- used memory above which FEW applies: one instruction may copy or compare all of it
+local ROOMY_KILOBYTES = host.roomy_kilobytes -- used memory below which the server passes values directly
+local DIRECT_WORDS = 1000 -- maximum number in a result; more are passed in a table
 
 -- Time ------------------------------------------------------------------------------------------
 
-local ending = false -- whether the run has used up its time
+local ending = false -- true if the run has used up its time
 
 local function instructions()
     return ending and 1 or gcinfo() > LARGE_KILOBYTES and FEW or INSTRUCTIONS
@@ -85,7 +85,7 @@ end
 
 -- Errors ----------------------------------------------------------------------------------------
 
--- Calls nothing of the script's: it runs where the clock is not checked.
+-- Calls no function of the script, because it runs where the clock is not checked.
 local function describe(problem)
     if type(problem) ~= "table" then
         return { err = "ERR " .. tostring(problem), line = line_of_script() }
@@ -182,7 +182,7 @@ local function handled(handler, ok, ...)
     return ok, fine and told or "error in error handling"
 end
 
--- Lua's own xpcall calls the handler where the error is: within `watch_time`, nothing would stop it.
+-- Lua's own xpcall calls the handler at the place of the error: within `watch_time`, nothing would stop it.
 function plain.xpcall(body, handler)
     return handled(handler, caught(pcall(body)))
 end
@@ -191,7 +191,7 @@ getmetatable("").__index = libraries.string
 
 -- Scripts ---------------------------------------------------------------------------------------
 
--- A script gets empty tables whose metatables lead to what it may read. They are the same in every
+-- A script gets empty tables whose metatables lead to the values that it may read. They are the same in every
 -- run, as in Redis: no function that a script can call writes to them. Functions that write past a
 -- metatable (rawset, insert) check first; all others write only to tables that already have items.
 --

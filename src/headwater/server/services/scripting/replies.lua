@@ -2,10 +2,10 @@
 -- Lua part of values.py. Between the two, a value is a list of words; `true` begins a value of more
 -- than one word.
 --
--- Nothing of the script's is called here: tables are read past their metatables.
+-- No function of the script is called here: tables are read past their metatables.
 
-local MAX_DEPTH = 200 -- of nested tables. Precedent: Redis, the C stack of Lua (LUAI_MAXCSTACK).
-local TABLES = 1000 -- between two checks of the clock
+local MAX_DEPTH = 200 -- maximum depth of nested tables. Precedent: Redis, the C stack of Lua (LUAI_MAXCSTACK).
+local TABLES = 1000 -- number of tables between two checks of the clock
 
 local host = ...
 
@@ -14,7 +14,7 @@ local format = string.format
 
 local named = { ok = true, err = true, double = true, big_number = true }
 
--- Returns the value whose words begin at `at`, and where the next one begins.
+-- Returns the value whose words begin at `at`, and the start of the next one.
 local function value_of(words, at)
     local word = words[at]
     if word ~= true then

@@ -11,8 +11,8 @@
     double, boolean   {double = n}, true or false     the same; true is 1 for a RESP2 client
 
 Between Python and Lua a value is a list of words, because a table that one creates for the other
-costs more than a word. replies.lua is the Lua part. A word that is text, a number, False or None is
-that value; True begins any other value:
+costs more than a word. replies.lua is the Lua part. A text, a number, False or None is a value of one
+word; True begins any other value:
 
     True, 2, WORDS, WORDS             an array of two values
     True, b"true"                     true
@@ -38,7 +38,7 @@ from headwater.server.services.observability.observer import CountedError
 
 
 class ScriptFailed(Exception):
-    """An error reply to a command that a script called. ``counted`` by statistics or not."""
+    """An error reply to a command that a script called. ``counted`` is True if statistics have counted it."""
 
     def __init__(self, text: bytes, *, counted: bool = False) -> None:
         super().__init__(text)

@@ -1,9 +1,9 @@
-"""What INFO and LASTSAVE say about checkpoints, in Redis's terms."""
+"""Statistics of checkpoints for INFO and LASTSAVE, in Redis's terms."""
 
 from __future__ import annotations
 
 SAVE, REWRITE = "save", "rewrite"
-"""Why a checkpoint was begun: SAVE and BGSAVE, or BGREWRITEAOF and the growth of the journal. Both write the
+"""Causes of a checkpoint: SAVE and BGSAVE, or BGREWRITEAOF and the growth of the journal. Both write the
 same image."""
 
 
@@ -12,15 +12,15 @@ class CheckpointStatistics:
 
     def __init__(self, opened: int) -> None:
         self.requested = ""
-        """`SAVE` or `REWRITE` if a checkpoint was requested and has not begun."""
+        """`SAVE` or `REWRITE` if a checkpoint was requested and has not begun, else empty."""
         self.current = ""
-        """`SAVE` or `REWRITE` while one is being written."""
+        """`SAVE` or `REWRITE` while a checkpoint is being written, else empty."""
         self.last_save = opened
-        """When the last image was written; before the first one, when the store was opened."""
+        """Time of the last image; before the first one, the time when the store was opened."""
         self.last_seconds = -1
         self.last_succeeded = True
         self.images = 0
-        """How many were written since the store was opened."""
+        """Number of images that were written since the store was opened."""
         self.changes_begun = 0
         """`Keyspace.dirty` when the current checkpoint was begun."""
         self.changes_saved = 0
@@ -33,7 +33,7 @@ class CheckpointStatistics:
         self._began = now
 
     def succeed(self, now: float, wall: int) -> float:
-        """Record that the current checkpoint has succeeded. Return how long it took."""
+        """Record that the current checkpoint has succeeded. Return its duration."""
         took = self._end(now)
         self.last_succeeded, self.last_save = True, wall
         self.changes_saved = self.changes_begun
@@ -46,7 +46,7 @@ class CheckpointStatistics:
         self.last_succeeded = False
 
     def seconds(self, now: float) -> int:
-        """Return for how long the current checkpoint has run; -1 if there is none."""
+        """Return the time for which the current checkpoint has run; -1 if none runs."""
         return int(now - self._began) if self.current else -1
 
     def _end(self, now: float) -> float:

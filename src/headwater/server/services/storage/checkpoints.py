@@ -1,4 +1,4 @@
-"""Checkpoints: images of the store, so that the journal ends and a start is quick.
+"""Checkpoints: images of the store, so that the journal stays short and a start is quick.
 
     end of a turn, or BGREWRITEAOF ──▶ step: Journal.rotate
                                         │
@@ -8,11 +8,11 @@
                                         │
     compactions.py ◀────────────────────┘
 
-Rule 1. Turns go on while an image is written. Under the node's lock are only the rotation and the
-        replacement of the manifest.
-Rule 2. One checkpoint runs at a time. One that fails is tried again later and later, up to
-        `_LONGEST_PAUSE_S`; until then the journal has everything, as if none had begun.
-Rule 3. Where no helper process can be started, the store writes an image itself when it is opened and
+Rule 1. Turns continue while an image is written. Only the rotation and the replacement of the manifest
+        are done under the node's lock.
+Rule 2. One checkpoint runs at a time. One that fails is tried again after growing pauses, up to
+        `_LONGEST_PAUSE_S`. Until then the journal has everything, as if no checkpoint had begun.
+Rule 3. If no helper process can be started, the store writes an image itself when it is opened and
         closed (`write_now`), while no command runs.
 
 Source: redis.conf, auto-aof-rewrite-percentage and auto-aof-rewrite-min-size.
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.server")
 
 TAIL_BYTES = 16 * 1024 * 1024
-"""A clean stop writes an image if the journal has grown by this much since the last one: replaying it would
-take a tenth of a second."""
+"""Growth of the journal since the last image, in bytes, from which a clean stop writes an image: replaying it
+would take a tenth of a second."""
 
 STATE_BYTES = 2 * 1024 * 1024 * 1024
-"""A clean stop writes an image only of a store with fewer bytes of entries: it takes some ten seconds, and a
+"""Size of the entries, in bytes, from which a clean stop writes no image: it would take some ten seconds, and a
 service manager does not wait longer than a minute or two."""
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 600.0
 _LONGEST_AFTER = 7
-"""After this many failures in a row the pause does not grow any more."""
+"""Number of failures in a row after which the pause does not grow any more."""
 _LEAST_GROWTH_BYTES = 64 * 1024
-"""A checkpoint is not begun by itself for less. ``auto-aof-rewrite-min-size 0`` would begin one in each turn."""
+"""Minimum growth for an automatic checkpoint: ``auto-aof-rewrite-min-size 0`` would begin one in each turn."""
 _PATIENCE_S = 0.1
 
 
@@ -90,7 +90,7 @@ class Checkpoints:
         self._failures = 0
         self._retry_at = 0.0
         self._damaged = False
-        """Whether the last checkpoint found damage in a file that a start would read."""
+        """True if the last checkpoint found damage in a file that a start would read."""
 
     def use(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
         """Write checkpoints of ``keyspace`` from now on, which ``journal`` describes."""
@@ -103,7 +103,7 @@ class Checkpoints:
             self.write_now()
 
     def configure(self, config: Config) -> None:
-        """Apply the settings of the triggers, and for how long replaced files are kept."""
+        """Apply the settings of the triggers, and of the time for which replaced files are kept."""
         self._config = config
         if self._journal is not None:
             self._journal.catalog.retention.keep_ms = config.journal_retention * 1000
@@ -111,14 +111,14 @@ class Checkpoints:
 
     @property
     def _has_helper(self) -> bool:
-        """Whether a helper process can be started, and can read the files."""
+        """True if a helper process can be started, and can read the files."""
         return (
             self._journal is not None and isinstance(self._journal.files, DiskFiles) and can_start()
         )
 
     def _growth(self) -> int:
-        """Return by how much the journal may grow before the next checkpoint. Without a helper one is only
-        written when the disk is full."""
+        """Return the number of bytes by which the journal may grow before the next checkpoint. Without a helper, a
+        checkpoint is only written when the disk is full."""
         share = self._config.auto_aof_rewrite_percentage
         if self._journal is None or not share:
             return NEVER
@@ -130,19 +130,19 @@ class Checkpoints:
         return max(least, size * share // 100, _LEAST_GROWTH_BYTES)
 
     def _next(self) -> int:
-        """Return by how much the journal may grow before the next checkpoint, -1 if one was requested."""
+        """Return the same as `_growth`, or -1 if a checkpoint was requested."""
         return -1 if self.statistics.requested else self._growth()
 
     # --- beginning ------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
-        """Whether a checkpoint was requested or is being written."""
+        """True if a checkpoint was requested or is being written."""
         return self.statistics.requested != "" or self._thread is not None
 
     def request(self, command: str) -> None:
-        """Begin a checkpoint at the end of this turn. ``command`` is ``save`` or ``rewrite``: the same image,
-        another field of INFO."""
+        """Begin a checkpoint at the end of this turn. ``command`` is ``save`` or ``rewrite``, which differ only
+        in the fields of INFO."""
         assert self._journal is not None, "the command checks that there is a journal"
         self.statistics.requested = command
         self._retry_at = 0.0
@@ -239,7 +239,7 @@ class Checkpoints:
             unneeded = segments.unneeded(floor, built.segments, keyspace.sealing.segments())
         finally:
             self._lock.release()
-        # Not under the lock: removing a large file takes milliseconds.
+        # The lock is not held, because removing a large file takes milliseconds.
         journal.remove_replaced()
         segments.remove(unneeded)
 
@@ -307,7 +307,7 @@ class Checkpoints:
 
     def finish(self) -> None:
         """At a clean stop, write an image if replaying the journal would take long, if the last checkpoint
-        failed, or if save points keep the data, not ``appendonly``. If a file is damaged, always."""
+        failed, if save points keep the data and not ``appendonly``, or if a file is damaged."""
         least = TAIL_BYTES if self._config.appendonly and not self._failures else 1
         wanted = self._state.writes_image_at_stop and self._tail_is_long(least)
         if wanted or self._damaged:

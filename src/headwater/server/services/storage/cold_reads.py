@@ -5,7 +5,7 @@
     a later turn: deliver the blocks ── the command runs again from its start ◀───────┘
 
 Rule 1. A command that needs blocks on disk has changed nothing and replied nothing (design rule 7). It runs
-        again like a request that has just arrived: all checks are made again.
+        again like a new request: all checks are repeated.
 Rule 2. A client waits while its blocks are read: its further requests run after its reply. It is not
         blocked in Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it, and if
         its input ends it still gets its reply.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.server")
 
 THREADS = 4
-"""How many clients' blocks are read at once. A disk serves several requests faster than one after the other."""
+"""Number of clients whose blocks are read at once. A disk serves several requests faster than one after the other."""
 
 
 class ColdRead(NamedTuple):
@@ -49,7 +49,7 @@ class ColdRead(NamedTuple):
 
 
 class _Read:
-    """The blocks that one command needs, those of earlier attempts included."""
+    """The blocks that one command needs, including those of earlier attempts."""
 
     def __init__(self, session: Session, bodies: Bodies, opened: list[Opened]) -> None:
         self.session = session
@@ -72,7 +72,7 @@ class _Read:
                     return
                 self.opened.append(self.bodies.load(packed, codec_in(codecs, packed.codec)))
         except Exception as error:
-            # The command finds the same error (rule 4); anything but damage is logged there, too.
+            # The command gets the same error (rule 4); errors other than damage are logged there, too.
             log.debug("blocks could not be read: %r", error)
             self.failed = True
 
@@ -85,9 +85,9 @@ class ColdReads:
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] | None = None
-        """Makes the driver call the node's `tick`. Thread-safe."""
+        """Makes the driver call the node's `tick`; None without a driver. Thread-safe."""
         self.waits = 0
-        """How many times a command had to wait."""
+        """Number of times a command had to wait."""
         self._reading: dict[Session, _Read] = {}
         self._ready: dict[Session, _Read] = {}
         self._queue: _Queue = SimpleQueue()
@@ -178,7 +178,7 @@ class ColdReads:
 
 
 def _read_all(queue: _Queue, done: deque[_Read], reads: ref[ColdReads]) -> None:
-    """A thread's function. It holds no reference to the node, and ends when the node is freed."""
+    """Read blocks in a thread. Holds no reference to the node, and ends when the node is freed."""
     codecs: dict[str, Codec] = {}
     while (item := queue.get()) is not None:
         if isinstance(item, threading.Event):

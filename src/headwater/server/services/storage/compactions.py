@@ -2,11 +2,11 @@
 
     checkpoint ──▶ begin ── thread: copies blobs, at most `checkpoint-io-limit` (journal/segments/compaction.py)
                                  └── under the node's lock, some at a time: the facts ``stored`` with new places
-    another checkpoint, begun at once ──▶ the old segments are removed (segments.py)
+    another checkpoint, begun then ──▶ the old segments are removed (segments.py)
 
-Rule 1. Under the node's lock are only the search for the blocks, in steps, and the change of their places.
-Rule 2. What was copied and is not used, because the block was deleted meanwhile, is dead in the new segment.
-Rule 3. Nothing is copied for less than `LEAST_BYTES` of dead blobs in sparse segments.
+Rule 1. Only the search for the blocks, in steps, and the change of their places are done under the node's lock.
+Rule 2. A copy that is not used, because the block was deleted meanwhile, is dead in the new segment.
+Rule 3. Nothing is copied if sparse segments have less than `LEAST_BYTES` of dead blobs.
 Rule 4. A compaction that fails or is interrupted has changed nothing but the places that it has recorded.
 """
 
@@ -41,7 +41,7 @@ log = logging.getLogger("headwater.server")
 
 LEAST_BYTES = 32 * 1024 * 1024
 SEARCHED_AT_ONCE = 2000
-"""How many blocks are visited under the node's lock at once: a millisecond."""
+"""Number of blocks that are visited under the node's lock at once, which takes a millisecond."""
 MOVED_AT_ONCE = 64
 _PATIENCE_S = 0.1
 
@@ -65,7 +65,7 @@ class Compactions:
         lock: threading.RLock,
     ) -> None:
         self.moved_bytes = 0
-        """How many bytes of blobs were moved since the store was opened."""
+        """Number of bytes of blobs that were moved since the store was opened."""
         self._config = config
         self._state = state
         self._times = times
@@ -82,7 +82,7 @@ class Compactions:
         self._journal, self._segments, self._keyspace = journal, segments, keyspace
 
     def configure(self, config: Config) -> None:
-        """Apply the setting of the rate. It counts from the next compaction on."""
+        """Apply the setting of the rate, from the next compaction on."""
         self._config = config
 
     def begin(self) -> None:
@@ -126,11 +126,11 @@ class Compactions:
         except Exception:
             log.exception("a compaction has failed")
         finally:
-            # Without the lock: a node that stops holds it while it waits for this thread.
+            # The lock is not taken: a node that stops holds it while it waits for this thread.
             segments.compacting_from = None
             self._thread = None
         if self.moved_bytes > before:
-            self._state.checkpoint_at = -1  # the old segments can be removed after another one
+            self._state.checkpoint_at = -1  # the old segments can be removed after that
 
     def _compact(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
         with self._locked(keyspace):
@@ -205,7 +205,7 @@ class Compactions:
 
     @contextmanager
     def _locked(self, keyspace: Keyspace) -> Iterator[None]:
-        """Hold the node's lock. Raises `_Interrupted` if there is nothing more to do."""
+        """Hold the node's lock. Raises `_Interrupted` if the compaction must end."""
         while not self._lock.acquire(timeout=_PATIENCE_S):
             if self._stopping.is_set():
                 raise _Interrupted
@@ -223,7 +223,7 @@ class Compactions:
 
 
 def _sparse(journal: Journal, live: dict[int, int], floor: int) -> set[int]:
-    """Return the segments of which less than half is live, if it is worth to move their blobs."""
+    """Return the segments that are less than half live, if moving their blobs is worth it (rule 3)."""
     files = journal.files
     old = (number for number in segment_numbers(files) if number < floor and number in live)
     sizes = {number: files.reads.size(segment_name(number)) for number in old}

@@ -1,4 +1,4 @@
-"""The reply to a command that needs entries which cannot be read from disk."""
+"""The reply to a command that needs entries that cannot be read from disk."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ log = logging.getLogger("headwater.server")
 
 
 def reload_from_journal(services: Services) -> None:
-    """Replay the journal; call it right after a commit. Raises `JournalDamaged`, also if less is in the
-    journal than was committed, and `StoreUnusable`."""
+    """Replay the journal; call it right after a commit. Raises `StoreUnusable`, and `JournalDamaged`, also if
+    the journal has fewer bytes than were committed."""
     journal = services.storage.journal
     assert journal is not None, "the command checks that there is a journal"
     old = services.keyspace

@@ -1,4 +1,4 @@
-"""Compresses blocks of entries in a thread, and stores them in segments if there is a journal.
+"""Compresses blocks of entries in a thread, and stores them in segments if the node has a journal.
 
     end of a turn, or the thread ──▶ Sealer.step: the coldest blocks are queued (engine/tier/sealing.py)
     thread, without the node's lock ── compress ── append to the segment ── fsync ──▶ done
@@ -9,9 +9,9 @@ Rule 1. The thread accesses only the bytes of jobs, which never change, and the 
         happens in `step` and `settle`, under the node's lock.
 Rule 2. If the thread falls behind by `SEALING_LAG_BYTES`, turns compress a few blocks themselves.
         This slows down clients that write faster than blocks can be sealed, and bounds the memory.
-Rule 3. If the thread, or its results, are lost, nothing else is: the blocks remain as they were
+Rule 3. If the thread or its results are lost, nothing else is lost: the blocks remain as they were
         written.
-Rule 4. A block is reported as stored after the fsync of its segment. One fsync is for all blocks that were
+Rule 4. A block is reported as stored after the fsync of its segment. One fsync serves all blocks that were
         queued, at most `SYNCED_AT_ONCE_BYTES`. No reply waits for the facts.
 Rule 5. If a segment cannot be written, blocks are sealed in memory, by turns if necessary (rule 2), until
         storing is tried again after `PAUSE_S`. After a failed fsync it fails until a restart.
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.server")
 
 MAX_QUEUED = 16
-"""Maximum number of blocks queued for the thread, 1 MiB: it need not wait for a turn to end after
-each."""
+"""Maximum number of blocks queued for the thread, 1 MiB, so that it need not wait for the end of a turn
+after each."""
 
 MAX_QUEUED_TO_STORE = 128
-"""The same for a thread that stores them: 8 MiB for an fsync."""
+"""Maximum number of queued blocks if the thread stores them: 8 MiB for an fsync."""
 
 SYNCED_AT_ONCE_BYTES = 8 * 1024 * 1024
 
@@ -62,21 +62,21 @@ SETTLED_AT_ONCE = 16
 """Maximum number of results that a turn applies."""
 
 _NICENESS = 10
-"""Gives the loop precedence on a shared processor. Not the maximum: the thread needs the GIL for some
-microseconds after each block, and a thread that waits for the GIL waits for it."""
+"""Niceness of the thread, which gives the loop precedence on a shared processor. It is not the maximum: the
+thread holds the GIL for some microseconds after each block, and other threads wait for the GIL meanwhile."""
 
 _PATIENCE_S = 0.1
 _BETWEEN_S = 0.001
-"""The thread's pause between two turns of its own, in seconds."""
+"""Pause between two of the thread's own turns, in seconds."""
 _BLOCKED_S = 1.0
-"""The pause between two turns of its own while the journal is full, in seconds."""
+"""Pause between two of the thread's own turns while the journal is full, in seconds."""
 RELIEF_S = 0.05
 PAUSE_S = 10.0
 
 
 class SealingResult(NamedTuple):
-    """What became of a job. ``wire`` is the body, None if the codec has failed. ``place`` is where it is
-    stored, None if it is not; ``failure`` says why if it was to be."""
+    """Result of a job. ``wire`` is the body, None if the codec has failed. ``place`` is the position of the stored
+    body, None if it is not stored. ``failure`` is the reason why storing failed, if it did."""
 
     job: CompressionJob
     codec: str
@@ -100,13 +100,13 @@ class Sealer:
         self.keyspace = services.keyspace
         """The current keyspace."""
         self.segments: Segments | None = None
-        """Where blocks are stored; None in a node without a journal."""
+        """Segments in which blocks are stored; None in a node without a journal."""
         self.done: _Done = deque()
         """Results that `settle` has not applied."""
         self.takes_turns = True
-        """Whether the thread itself applies results, between turns. Otherwise only turns do."""
+        """True if the thread itself applies results, between turns. Otherwise only turns do."""
         self.threaded = True
-        """Whether a thread does the work. Otherwise `work` does, in a test."""
+        """True if a thread does the work. Otherwise `work` does, in a test."""
         self._records = services.records
         self._state = services.state
         self._times = services.times
@@ -147,7 +147,7 @@ class Sealer:
             sealing = self.keyspace.sealing
             sealed = self._sealed_bytes + len(sealing.unstored) * sealing.block_bytes
             if memory.lacking() > sealing.hot_bytes + sealed:
-                break  # Something else takes the memory.
+                break  # Other data take the memory.
             if not self.done:
                 self._reported.clear()
             if not self.done and not self._reported.wait(max(0.0, ends - monotonic())):
@@ -194,8 +194,8 @@ class Sealer:
         worker.sync()
 
     def try_step(self) -> float | None:
-        """Run `settle` and `step` in the thread when its queue is empty, unless the node is busy. Return after
-        how many seconds to do so again, None if no result is left or the node does not take any."""
+        """Run `settle` and `step` in the thread when its queue is empty, unless the node is busy. Return the
+        time until the next call, in seconds; None if no result is left or the node does not take any."""
         if not self.takes_turns:
             return None
         applied = True
@@ -223,8 +223,8 @@ class Sealer:
         self._queue.put(None)
 
     def take_turn(self) -> bool:
-        """Run `settle` and `step` in a turn of their own. Return whether a result was applied. The caller holds
-        the node's lock."""
+        """Run `settle` and `step` in a separate turn. Return whether a result was applied. The caller holds the
+        node's lock."""
         if self._state.poisoned is not None or self._stopped:
             return False
         applied = self._apply()
@@ -234,7 +234,7 @@ class Sealer:
         return applied
 
     def _apply(self) -> bool:
-        """Run `settle` in a turn of its own. Return whether a result was applied."""
+        """Run `settle` in a separate turn. Return whether a result was applied."""
         queued = self._queued
         self._records.turn += 1
         self.settle()
@@ -246,7 +246,7 @@ class Sealer:
         return self._queued < queued
 
     def _pauses(self) -> bool:
-        """Return whether storing has failed and is not tried yet."""
+        """Return whether storing has failed and is not tried again yet."""
         segments = self.segments
         failing = segments is not None and segments.failure != ""
         return failing and self._times.monotonic() < self._retry_at
@@ -270,7 +270,7 @@ class Sealer:
 
 
 class _Worker:
-    """What the thread does with a job."""
+    """The thread's work on jobs: compresses, writes and reports blocks."""
 
     def __init__(self, done: _Done, reported: threading.Event) -> None:
         self._done = done
@@ -280,7 +280,7 @@ class _Worker:
         self._unsynced: list[SealingResult] = []
 
     def seal(self, job: CompressionJob, name: str, writer: SegmentWriter | None) -> None:
-        """Compress a block and, if there is a ``writer``, write it."""
+        """Compress a block, and write it unless ``writer`` is None."""
         try:
             codec = codec_in(self._codecs, name)
             result = SealingResult(job, *compressed(job, codec))
@@ -302,7 +302,7 @@ class _Worker:
             self.sync()
 
     def sync(self) -> None:
-        """Make what was written durable, and report it."""
+        """Make the written blocks durable, and report them."""
         if self._writer is None or not self._unsynced:
             return
         results, self._unsynced = self._unsynced, []
@@ -318,7 +318,7 @@ class _Worker:
 
 
 def _sealed_bytes(job: CompressionJob) -> int:
-    """Return the bytes in memory of a block that is sealed, 0 if it is hot."""
+    """Return the number of bytes in memory of a sealed block; 0 if it is hot."""
     return 0 if job.packed is None or job.packed.wire is None else len(job.packed.wire)
 
 
@@ -335,7 +335,7 @@ def _reason(error: OSError) -> str:
 
 
 def _seal_all(queue: _Queue, worker: _Worker, sealer: ref[Sealer]) -> None:
-    """The thread's function. It holds no reference to the node, and ends when the node is freed."""
+    """Seal blocks in the thread. Holds no reference to the node, and ends when the node is freed."""
     with suppress(OSError, AttributeError):  # on Linux, niceness is per thread
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
     pause: float | None = None

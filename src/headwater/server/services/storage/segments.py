@@ -1,4 +1,4 @@
-"""The segments of a node: who writes them, and which ones nothing needs any more.
+"""The segments of a node: their writers, and the removal of those without references.
 
     sealer ─────┐
     compaction ─┴▶ segment-NNNNNN ◀── references: the keyspace, and the image that MANIFEST names, and
@@ -9,7 +9,7 @@ Rule 1. A segment is removed only if neither the keyspace nor the image refers t
         journal that follows the image names it: a replay would miss it, and the state at an earlier moment
         needs it. So after a checkpoint it must have been complete, with every block in it settled, before
         the image's rotation (`floor`).
-Rule 2. MANIFEST says which numbers were used before a segment is removed (catalog.py).
+Rule 2. Before a segment is removed, MANIFEST names the numbers that were used (catalog.py).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Segments:
 
     def __init__(self, journal: Journal) -> None:
         self.writer = segment_writer(journal)
-        """The sealer's. Only its thread uses it."""
+        """Writer of the sealer. Only the sealer's thread uses it."""
         self.settled = 0
-        """The segment of the block that the sealer has settled last."""
+        """Number of the segment of the block that the sealer has settled last."""
         self.compacting_from: int | None = None
-        """While a compaction runs: its segments have this number or a later one."""
+        """Lowest number of the segments of a running compaction; None if none runs."""
         self.failure = ""
-        """Why no segment can be written; empty if one can."""
+        """Reason why no segment can be written; empty if one can."""
         self._journal = journal
         self._first = journal.catalog.next_segment
 
@@ -68,8 +68,8 @@ class Segments:
             log.info("%d segments without entries were removed", len(gone))
 
     def remove_orphans(self, state: Collection[int], named: Collection[int]) -> None:
-        """At a start: remove every segment to which the state does not refer and that is not among those that the
-        image and the journal have ``named``, and report those that are missing."""
+        """At a start, remove every segment to which the state does not refer and that the image and the journal have
+        not ``named``. Report those that are missing."""
         there = set(segment_numbers(self._journal.files))
         for number in sorted(set(state) - there):
             log.error(

@@ -1,4 +1,4 @@
-"""What a node keeps on disk: the journal, its segments, checkpoints and compactions."""
+"""The storage of a node on disk: the journal, its segments, checkpoints and compactions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Storage:
         return self.segments
 
     def use(self, keyspace: Keyspace) -> None:
-        """Write checkpoints of ``keyspace`` from now on, and move its blocks, if there is a journal."""
+        """Write checkpoints of ``keyspace`` from now on, and move its blocks, if the node has a journal."""
         if self.journal is not None:
             assert self.segments is not None
             self.compactions.use(self.journal, self.segments, keyspace)
