@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from headwater.cli.output import UNHEALTHY
+from headwater.testing.node import LocalClient, LocalStore
 from headwater.testing.server import server_process
 from tests import jvm, peers
 from tests.command_line import in_process, in_thread
@@ -114,6 +115,20 @@ def store_url(request: pytest.FixtureRequest) -> Callable[[str], str]:
         return shared(name).url
 
     return give
+
+
+@pytest.fixture
+def store() -> Iterator[LocalStore]:
+    """A store in this process, without sockets."""
+    made = LocalStore()
+    yield made
+    made.node.close()
+
+
+@pytest.fixture
+def client(store: LocalStore) -> LocalClient:
+    """A client of `store`, or of a module's own."""
+    return store.client()
 
 
 @pytest.fixture

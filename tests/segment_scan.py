@@ -16,7 +16,7 @@ from headwater.errors import JournalDamaged
 from headwater.journal.disk.files import Files
 from headwater.journal.format.records import FILE_HEADER_BYTES
 from headwater.journal.segments.blobs import HEAD_BYTES, MARK, BlobHead, FoundHead, find_head
-from headwater.journal.segments.segments import segment_name, segment_number
+from headwater.journal.segments.segments import segment_name, segment_numbers
 
 _WINDOW_BYTES = 1024 * 1024
 
@@ -24,7 +24,7 @@ _WINDOW_BYTES = 1024 * 1024
 def scan_segment(files: Files, name: str, seed: int) -> Iterator[tuple[BlobHead, BlobPlace]]:
     """Yield head and place of each blob of a segment, in order. Raises `OSError`, and `JournalDamaged` if this
     is not the name of a segment."""
-    number = segment_number(name)
+    number = next((one for one in segment_numbers(files) if segment_name(one) == name), None)
     if number is None:
         raise JournalDamaged(
             f"{files.path(name)} is not a segment: their names are segment-NNNNNN."

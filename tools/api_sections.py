@@ -57,6 +57,8 @@ SECTIONS: Final = (
         "[messages and publishing](../guide/worker.md#messages).",
         (
             Shown("headwater.Stream", without=("addition", "alone", "belongs_to", "sending")),
+            _made(f"{_WORKER}.declare.stream.SendOptions", "SendOptions"),
+            _made(f"{_WORKER}.declare.stream.ManyOptions", "ManyOptions"),
             _made("headwater.Scheduled"),
             Shown("headwater.messages.encode"),
             Shown("headwater.messages.decode"),
@@ -139,13 +141,11 @@ SECTIONS: Final = (
         ),
     ),
     Section(
-        "Ids and entries",
+        "Ids",
         "Types for the arguments and replies of stream commands. Guide: [streams](../guide/streams.md).",
         (
             Shown("headwater.StreamID"),
             Shown("headwater.IDRange"),
-            Shown("headwater.Entry"),
-            Shown("headwater.PendingEntry"),
         ),
     ),
     Section(

@@ -20,7 +20,7 @@ from benchmarks.stores import measured as running
 from benchmarks.worker.raw import fill
 from benchmarks.worker.subjects import Failed, url
 from benchmarks.worker.tally import GROUP, STREAM
-from headwater.messages import RESERVED_PREFIX
+from headwater.messages.keys import RESERVED_PREFIX
 
 SECTION: Final = "worker endurance"
 

@@ -23,9 +23,7 @@ if os.environ.get("HEADWATER_PURE") == "1":
 if TYPE_CHECKING:
     from headwater import aio as aio
     from headwater.client.sync.connect import connect as connect
-    from headwater.common.model import Entry as Entry
     from headwater.common.model import IDRange as IDRange
-    from headwater.common.model import PendingEntry as PendingEntry
     from headwater.common.model import StreamID as StreamID
     from headwater.errors import HeadwaterError as HeadwaterError
     from headwater.journal.log.report import RecoveryReport as RecoveryReport
@@ -57,13 +55,11 @@ _HOMES = {
     "DeadLetter": "headwater.messages.dead",
     "Delivery": "headwater.worker",
     "Ending": "headwater.worker",
-    "Entry": "headwater.common.model",
     "Failed": "headwater.worker",
     "HeadwaterError": "headwater.errors",
     "IDRange": "headwater.common.model",
     "Limit": "headwater.worker",
     "Middleware": "headwater.worker",
-    "PendingEntry": "headwater.common.model",
     "PoolProcessDied": "headwater.worker",
     "RecoveryReport": "headwater.journal.log.report",
     "Scheduled": "headwater.worker",

@@ -17,7 +17,7 @@ from benchmarks.rows import OURS, Row, Target
 from benchmarks.worker import delayed, page
 from benchmarks.worker.subjects import PEERS, PROGRAMS, RAW
 from benchmarks.worker.tally import BODY_BYTES, GROUP, RESULTS, STREAM, Tally, body
-from headwater.messages import later_key
+from headwater.messages.keys import later_key
 from tests.peers import Peer
 
 

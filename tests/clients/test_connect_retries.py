@@ -17,8 +17,9 @@ from redis.retry import Retry
 import headwater
 from headwater.testing.server import server_thread
 from tests.clients.proxy import Cut, CuttingProxy
-from tests.clients.uniform import UniformClient, until
+from tests.clients.uniform import UniformClient
 from tests.peers import Peer, free_port
+from tests.waiting import in_time
 
 
 @pytest.fixture(params=["headwater", pytest.param("redis-8.2", marks=pytest.mark.peer)])
@@ -197,7 +198,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced_without_an_er
     await client("ping")
     idle = next(c for c in await other("client_list") if c["name"] == "idle")
     await other("client_kill_filter", _id=idle["id"])
-    await until(_has_ended(client))
+    await in_time(_has_ended(client))
     # When it adds, then it is added once
     await client("xadd", "orders", {"item": "tea"})
     assert await client("xlen", "orders") == 1

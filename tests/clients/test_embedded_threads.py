@@ -13,7 +13,8 @@ import redis
 
 import headwater
 from headwater.client.embedded_opening import node_of
-from tests.clients.uniform import blocked, entries, until
+from tests.clients.uniform import blocked, entries
+from tests.waiting import in_time
 
 # --- in real time -----------------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ async def test_two_loops_use_one_store(
             return first, await other.xread({"orders": "$"}, block=0)
 
     waiting = submit(asyncio.run, wait())
-    await until(lambda: client.exists("first") == 1)
+    await in_time(lambda: client.exists("first") == 1)
     await blocked(client)
     # When this loop adds an entry, then the other one gets it
     async with headwater.aio.connect(url) as mine:

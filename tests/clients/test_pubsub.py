@@ -13,7 +13,8 @@ import redis
 import headwater
 from headwater.client.embedded_opening import node_of
 from headwater.server.services.pubsub import PubSub
-from tests.clients.uniform import UniformClient, UniformStore, until
+from tests.clients.uniform import UniformClient, UniformStore
+from tests.waiting import in_time
 
 NEWS = {"type": "message", "pattern": None, "channel": "news"}
 
@@ -77,7 +78,7 @@ async def test_a_subscription_ends_with_its_connection(store: UniformStore) -> N
     listener = await listening(client, "news", "more", patterns=("n*",))
     assert await publisher("pubsub_channels") == ["news", "more"]
     await close(client, listener)
-    await until(lambda: not store.node.services.pubsub.channels)
+    await in_time(lambda: not store.node.services.pubsub.channels)
     assert await publisher("publish", "news", "x") == 0
     assert await publisher("pubsub_numpat") == 0
 

@@ -14,6 +14,7 @@ from headwater.client.embedded_opening import node_of
 from headwater.server.turn.node import Node
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread, server_thread
+from tests.waiting import in_time
 
 KINDS = ("embedded sync", "embedded asyncio", "tcp sync", "tcp asyncio")
 
@@ -81,7 +82,7 @@ class UniformStore:
 
     async def blocked(self, count: int) -> None:
         """Wait until ``count`` clients are blocked."""
-        await until(lambda: self.node.blocked.waiting.count == count)
+        await in_time(lambda: self.node.blocked.waiting.count == count)
 
     async def close(self) -> None:
         for client in self.clients:
@@ -89,15 +90,9 @@ class UniformStore:
         self._stack.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Poll until a condition is true that another thread or a server changes without a notification."""
-    while not condition():  # noqa: ASYNC110 - see above
-        await asyncio.sleep(0.001)
-
-
 async def blocked(client: Any, count: int = 1) -> None:
     """Wait until ``count`` clients of an embedded store are blocked."""
-    await until(lambda: node_of(client).blocked.waiting.count == count)
+    await in_time(lambda: node_of(client).blocked.waiting.count == count)
 
 
 def entries(reply: Any) -> list[tuple[str, list[Any]]]:

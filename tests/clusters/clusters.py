@@ -14,10 +14,10 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -27,6 +27,7 @@ from redis.crc import key_slot
 
 from tests import peers
 from tests.certificates import Certificates
+from tests.waiting import eventually
 
 NODE_TIMEOUT_MS = 1_500
 PERIOD_MS = 500
@@ -34,7 +35,6 @@ PERIOD_MS = 500
 OWN_CONNECTION = "test-looks"
 SHARDS = 3
 SLOTS = 16_384
-PATIENCE_SECONDS = 30.0
 
 WON = re.compile(r"(\d+ \w{3} \d{4} [\d:.]+) . Failover election won")
 """A node's log line about an election, with the time."""
@@ -47,18 +47,7 @@ def _url(kind: str, servers: list[Server], made: Certificates | None, path: str 
     return f"rediss+{kind}://{places}{path}?{urlencode(made.client_options)}"
 
 
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait until ``condition`` returns a true value, and return it."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            value = condition()
-        except redis.ConnectionError:
-            value = None
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"this did not happen in time: {what}"
-        time.sleep(0.02)
+until = partial(eventually, passing=(redis.ConnectionError,))
 
 
 class Server:

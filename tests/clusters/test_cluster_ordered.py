@@ -13,7 +13,7 @@ from headwater.groups.membership.member import Member
 from headwater.groups.protocol.capabilities import probe
 from headwater.groups.protocol.operation import Refused, perform
 from headwater.groups.reading.ordered import read_new
-from headwater.messages import group_reader_key
+from headwater.messages.keys import group_reader_key
 from headwater.worker import App, Stream
 from headwater.worker.store.connections import Connections
 from tests.clusters.clusters import Cluster

@@ -32,11 +32,6 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStore]:
     assert broken_invariants(made.node.keyspace) == []
 
 
-@pytest.fixture
-def client(store: LocalStore) -> LocalClient:
-    return store.client()
-
-
 def scan(client: LocalClient, *, start: str = "0", count: int = 100, idle: int = TOO_LONG) -> Reply:
     """Run XAUTOCLAIM. Returns the cursor, the claimed ids, and the ids of deleted entries."""
     return client("XAUTOCLAIM", "s", "g", "bob", idle, start, "COUNT", count, "JUSTID")

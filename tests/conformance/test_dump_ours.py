@@ -19,16 +19,6 @@ NOW = (1_700_000_000_000, 1)
 """An id at the initial time of these tests' clock. Older iids have expired."""
 
 
-@pytest.fixture
-def store() -> LocalStore:
-    return LocalStore()
-
-
-@pytest.fixture
-def client(store: LocalStore) -> LocalClient:
-    return store.client()
-
-
 def dumped(client: LocalClient, key: str = "s", form: str = "8.8") -> bytes:
     assert client("CONFIG", "SET", "dump-format", form) == OK
     payload = client("DUMP", key)

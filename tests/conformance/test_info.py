@@ -99,11 +99,6 @@ def test_the_memory_of_a_client_is_in_the_list_of_clients(store: LocalStore, sen
     assert after[1] - before[1] > 500 * 200
 
 
-@pytest.fixture
-def store() -> LocalStore:
-    return LocalStore()
-
-
 @pytest.mark.parametrize("who", READ)
 def test_fields_that_a_client_reads_exist(who: str, store: LocalStore) -> None:
     assert set(READ[who].split()) <= info_of(store.client()).keys()
@@ -204,8 +199,7 @@ def counts_while_blocking(port: int, *, list_first: bool) -> list[list[str]]:
 
 
 def until_waiting(admin: Wire, count: int) -> None:
-    while b"\r\nblocked_clients:%d\r\n" % count not in admin.ask("INFO", "clients"):
-        pass
+    eventually(lambda: b"\r\nblocked_clients:%d\r\n" % count in admin.ask("INFO", "clients"))
 
 
 @pytest.mark.peer

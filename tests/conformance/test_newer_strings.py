@@ -16,11 +16,6 @@ OK = Simple(b"OK")
 NIL = Nil.BULK
 
 
-@pytest.fixture
-def client() -> LocalClient:
-    return LocalStore().client()
-
-
 def words(line: str) -> list[Word]:
     return list(line.split())
 

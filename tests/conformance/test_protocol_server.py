@@ -15,14 +15,12 @@ import redis
 from headwater.testing.clock import ManualClock
 from headwater.testing.server import ServerThread
 from tests.conformance.wire import SECONDS, Start, Wire, connected, encode, exchange, value_of
+from tests.waiting import eventually
 
 
 def until_blocked(server: ServerThread, count: int = 1) -> None:
     """Wait until ``count`` clients are blocked, as INFO shows it."""
-    for _ in range(10_000):
-        if value_of(server, "blocked_clients") == str(count):
-            return
-    pytest.fail(f"never saw {count} blocked clients")
+    eventually(lambda: value_of(server, "blocked_clients") == str(count))
 
 
 def test_replies_to_a_pipeline_of_ten_thousand_are_in_order(start: Start) -> None:

@@ -10,7 +10,6 @@ instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -30,18 +29,6 @@ NAMED: Final = (
     *(5109, 5177, 5433, 5718, 6199, 6744, 6887, 7021, 7105, 7140, 9745, 10198, 10756, 12998),
     *(13337, 14656, 15488),
 )
-
-
-@pytest.fixture
-def store() -> Iterator[LocalStore]:
-    store = LocalStore()
-    yield store
-    store.node.close()
-
-
-@pytest.fixture
-def client(store: LocalStore) -> LocalClient:
-    return store.client()
 
 
 def delivered(client: LocalClient, count: int) -> None:

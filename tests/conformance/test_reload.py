@@ -20,11 +20,6 @@ def store() -> LocalStore:
     return LocalStore(config=Config(port=0, enable_debug_command="yes"))
 
 
-@pytest.fixture
-def client(store: LocalStore) -> LocalClient:
-    return store.client()
-
-
 def fill(store: LocalStore, client: LocalClient) -> None:
     """Create streams, groups, pending, released and delayed entries, values, expiries."""
     dice = random.Random(5)

@@ -101,7 +101,8 @@ def test_a_write_that_exceeds_a_record_group_is_not_logged_as_misconf(
     # Facts that exceed the size of a record group are the command's fault, not the disk's.
     journal = Journal.open(CrashableFiles(), policy="always")
     assert list(groups_of(journal.batches())) == []
-    records = TurnRecords(FactBuffer(), journal)
+    records = TurnRecords(FactBuffer())
+    records.use(FactBuffer(), journal)
     assert records.admit(MAX_RECORD_GROUP_BYTES + 1) is not None
     journal.close()
     assert caplog.messages == []

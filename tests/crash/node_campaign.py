@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from itertools import chain
 from random import Random
 from typing import Any
 
@@ -257,7 +256,8 @@ def recovered(image: CrashableFiles, *, all_pasts: bool) -> Any:
         assert not missing, f"the journal names segments that were removed: {missing}"
     for past in known[:-1]:
         reader = StoreReader(image, past=known[-1]._replace(image=past.image, first=past.first))
-        for batch in chain(reader.of_image(), reader.of_journal()):
+        reader.apply_image()
+        for batch in reader.of_journal():
             reader.applying.apply(batch)
         assert content(reader.applying.finish()) == found, f"another state, read from {past}"
     return found

@@ -84,7 +84,9 @@ def content(keyspace: Keyspace) -> dict[bytes, Any]:
     for key, value in keyspace.databases[0].values.items():
         if isinstance(value, StoredStream):
             spans, _ = value.log.spans(LEAST, GREATEST)
-            picture[key]["bytes"] = b"".join(bytes(span.wire()) for span in spans)
+            picture[key]["bytes"] = b"".join(
+                bytes(span.data()[span.start() : span.stop()]) for span in spans
+            )
     for stream in picture.values():
         for group in stream["groups"].values():
             group["consumers"] = sorted(group["consumers"])

@@ -10,7 +10,7 @@ import pytest
 from headwater.client.sync.connect import connect
 from headwater.config.config import Config
 from headwater.engine.image.image_facts import IMAGE_KINDS
-from headwater.engine.replay import replay
+from headwater.persistence.dumping import KINDS
 from headwater.server.opening import open_node
 from tests.crash.golden_history import kinds_in, loaded, state_of
 
@@ -63,10 +63,10 @@ def test_a_store_with_old_files_can_be_written(version: str, tmp_path: Path) -> 
 def test_the_old_files_hold_every_kind_of_fact(version: str) -> None:
     found = kinds_in(loaded(GOLDEN / version / "stopped"))
     if version in JOURNALS:
-        assert found == replay.KINDS - {STORED} - IN_VALUES
+        assert found == KINDS.keys() - {STORED} - IN_VALUES
     else:
-        assert found >= replay.KINDS - ({*IN_VALUES} if version == "format-2-segments" else set())
-        assert found - replay.KINDS == IMAGE_KINDS
+        assert found >= KINDS.keys() - ({*IN_VALUES} if version == "format-2-segments" else set())
+        assert found - KINDS.keys() == IMAGE_KINDS
 
 
 @pytest.mark.parametrize("version", [one for one in FORMATS if one not in JOURNALS])

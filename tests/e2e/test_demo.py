@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import eventually
 
 FLIGHTS = 1_000
 HEADWATER = Path(sys.executable).with_name("headwater")
@@ -112,10 +113,7 @@ def test_ctrl_c_leaves_no_process_and_no_file(tmp_path: Path, moment: str) -> No
         # Then it ends with the exit status of an interrupted command
         assert process.returncode == 130
         # And its child processes have ended, after a moment that the kernel needs
-        deadline = time.monotonic() + 20
-        while started_in(tmp_path) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert started_in(tmp_path) == []
+        eventually(lambda: started_in(tmp_path) == [])
         assert [path.name for path in tmp_path.glob("headwater-demo-*")] == []
 
 

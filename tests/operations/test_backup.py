@@ -20,6 +20,7 @@ from headwater.journal.disk.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.persistence.backup import back_up, restore_at
 from headwater.persistence.checking import check_store
 from headwater.testing.server import ServerProcess, server_process
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -161,10 +162,7 @@ def test_nothing_is_removed_while_a_backup_is_made(tmp_path: Path) -> None:
             # Then the former image is removed with the next one
             client.xadd("s", {"n": 3})
             client.save()
-            deadline = time.monotonic() + 20
-            while image.exists():
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            eventually(lambda: not image.exists())
 
 
 def test_a_store_is_restored_as_it_was_at_a_moment(tmp_path: Path, run_headwater: Run) -> None:

@@ -10,17 +10,25 @@ from pathlib import Path
 import pytest
 import redis
 
-from headwater.cli.command import EXAMPLES
-from headwater.cli.main import WORDS, load
+from headwater.cli.main import WORDS, app, load
 from headwater.cli.output import UNHEALTHY
-from headwater.messages import dead_letter_fields, dead_letter_stream
+from headwater.messages.dead import dead_letter_fields
+from headwater.messages.keys import dead_letter_stream
 from headwater.testing.server import ServerProcess, server_process
 from tests.command_line import in_thread
+from tools import reference
 
 pytestmark = pytest.mark.slow
 
 ELSEWHERE = {"serve", "work", "exporter", "demo", "info"}
 """Commands that run until they are stopped, or for long; they have tests of their own, as Spark's."""
+
+EXAMPLES = {
+    path.removeprefix("headwater "): shlex.split(context.command.epilog.partition(f"{path} ")[2])
+    for path, context in reference.commands(app, "headwater")
+    if context.command.epilog and path != "headwater"
+}
+"""Command → the words of the example in its help, after the command's."""
 
 PATHS = [
     path
@@ -84,7 +92,7 @@ def options_of(path: str) -> set[str]:
 
 def words_of(path: str, server: ServerProcess, directory: Path) -> list[str]:
     """The words of an example, with this store and this directory."""
-    words = [*path.split(), *shlex.split(EXAMPLES[path])]
+    words = [*path.split(), *EXAMPLES[path]]
     if "--yes" in options_of(path) and "--dry-run" not in words:
         words.append("--yes")
     found = []

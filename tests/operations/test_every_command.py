@@ -20,7 +20,8 @@ import headwater
 from headwater.cli.command import CommandGroup
 from headwater.cli.main import WORDS, load
 from headwater.cli.output import UNHEALTHY
-from headwater.messages import PARKED_CONSUMER, dead_letter_fields
+from headwater.messages.dead import dead_letter_fields
+from headwater.messages.keys import PARKED_CONSUMER
 from headwater.testing.server import server_process
 from tests import peers
 from tests.command_line import in_thread

@@ -12,7 +12,8 @@ import pytest
 import redis
 
 from headwater.common.names import quoted, text_of
-from headwater.messages import dead_letter_fields, dead_letter_stream
+from headwater.messages.dead import dead_letter_fields
+from headwater.messages.keys import dead_letter_stream
 
 Run = Callable[..., str]
 

@@ -15,11 +15,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from headwater.cli.exporter import StoreCollector
 from headwater.cli.query import query
 from headwater.errors import HeadwaterError
-from headwater.messages import dead_letter_fields
-from headwater.operations.rights import ROLES, WITHHELD, rules
+from headwater.messages.dead import dead_letter_fields
+from headwater.operations.rights import ROLES, rules
 from tests.worker.apps import Store, work_in_every_way
 
 Run = Callable[..., str]
+
+WITHHELD = {"acl|log", "acl|dryrun", "config|get"}
+"""Commands denied to a viewer, because they also show what it must not know. Their facts are shown as unknown."""
 
 SERVERS = ("headwater", "redis-8.2")
 

@@ -63,7 +63,9 @@ def test_scheduled_messages_are_cancelled_once(
     # Given three messages, of which one is named: a dry run and a missing answer change nothing
     first, *others = three
     assert first in run_headwater("scheduled", "cancel", "orders", first, "--dry-run")
-    assert "--yes does not ask" in run_headwater("scheduled", "cancel", "orders", first, status=1)
+    assert "--yes skips the question" in run_headwater(
+        "scheduled", "cancel", "orders", first, status=1
+    )
     # When it is cancelled, then it is gone, and a second time that is said
     assert run_headwater("scheduled", "cancel", "orders", first, "--yes") == "1 cancelled\n"
     said = run_headwater("scheduled", "cancel", "orders", first, others[0], "--yes", status=1)

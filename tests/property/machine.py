@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from headwater.engine.check import broken_invariants
 from headwater.engine.groups import pending
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay.replay import apply
+from headwater.engine.replay.replay import Replay
 from headwater.testing.node import LocalStore, Word
 from headwater.testing.replies import Reply, Simple
 from tests.blocks import tiny_blocks
@@ -355,7 +355,7 @@ class StoreMachine(RuleBasedStateMachine):
         groups, again = self.store.groups(), Keyspace()
         for facts, now_ms in groups:
             mark = len(again.facts.data)
-            apply(again, memoryview(facts), now_ms)
+            Replay(again).apply(memoryview(facts), now_ms)
             assert again.facts.data[mark:] == facts
         assert broken_invariants(again) == []
         assert picture(again) == picture(self.store.node.keyspace)

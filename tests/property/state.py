@@ -9,7 +9,7 @@ from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.image.image import image_facts
 from headwater.engine.keyspace.database import Value
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay.replay import Replay, apply
+from headwater.engine.replay.replay import Replay
 from headwater.engine.streams.stream import StoredStream
 from tests.property.model import GREATEST, LEAST
 
@@ -39,7 +39,7 @@ def from_an_image(groups: list[tuple[bytes, int]], moment: int) -> Keyspace:
     if moment % 2:
         before.sealing.configure(0, "zlib")
     for facts, now_ms in groups[:moment]:
-        apply(before, memoryview(facts), now_ms)
+        Replay(before).apply(memoryview(facts), now_ms)
         before.sealing.help(2)
     again = Keyspace(FactBuffer(muted=True))
     replay = Replay(again)
@@ -60,7 +60,7 @@ def _value(value: Value, bodies: bool) -> Any:
     spans, _ = value.log.spans(LEAST, GREATEST)
     return {
         "sid": value.sid,
-        "entries": b"".join(bytes(span.wire()) for span in spans)
+        "entries": b"".join(bytes(span.data()[span.start() : span.stop()]) for span in spans)
         if bodies
         else [entry_id for span in spans for entry_id in span.ids()],
         "counters": (

@@ -14,7 +14,7 @@ import pytest
 from headwater.engine.check import broken_invariants
 from headwater.engine.groups import pending
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay.replay import apply
+from headwater.engine.replay.replay import Replay
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure
 from tests.blocks import tiny_blocks
@@ -84,7 +84,7 @@ def recovered(groups: list[tuple[bytes, int]]) -> tuple[Keyspace, bytes]:
     """Return the state recovered from a journal, and the facts that applying it wrote."""
     keyspace = Keyspace()
     for facts, now_ms in groups:
-        apply(keyspace, memoryview(facts), now_ms)
+        Replay(keyspace).apply(memoryview(facts), now_ms)
     return keyspace, bytes(keyspace.facts.data)
 
 

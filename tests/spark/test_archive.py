@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from headwater.cli.pipeline_text import status_text
 from headwater.errors import DataLoss
 from headwater.spark.core.planning.lua_planning import LuaPlanner
 from headwater.spark.core.planning.split_planning import SplitPlanner
+from headwater.spark.pipeline.archiving import run_archive
+from headwater.spark.pipeline.declaration.loading import load
+from headwater.spark.pipeline.status import status
 from tests.spark.archives import Table, archive, archiver
 from tests.spark.queries import Query, ranges_of
 from tests.spark.stores import Shop
@@ -271,8 +275,40 @@ def test_status_says_who_prevents_trimming(shop: Shop, tmp_path: Path) -> None:
     archive(shop, tmp_path)
     shop.add("s", [11])
 
-    (status,) = archiver(shop, tmp_path).status()
+    (kept,) = archiver(shop, tmp_path).status()
 
-    assert (status.entries, status.waiting, str(status.end)) == (10, 1, "10-1")
-    assert str(status.bound) == "4-2"
-    assert status.holds[0].who == "group 'billing', to which it was not delivered"
+    assert (kept.entries, kept.waiting, kept.end) == (10, 1, "10-1")
+    assert kept.trimmable == "4-2"
+    assert kept.needed_by == "group 'billing', to which it was not delivered"
+
+
+PIPELINE = """
+[source.events]
+url = "{url}"
+stream = "s"
+schema = "n bigint"
+
+[table.numbers]
+mode = "append"
+sql = "SELECT n FROM events"
+path = "numbers"
+
+[archive]
+path = "history"
+"""
+
+
+def test_the_status_of_a_pipeline_says_who_prevents_trimming(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "shop.toml").write_text(PIPELINE.format(url=shop.url))
+    pipeline = load(tmp_path / "shop.toml")
+    assert pipeline.archive is not None
+    shop.add("s", range(1, 11))
+    shop.client.xgroup_create("s", "billing", "4-1")
+    run_archive(None, pipeline.archive, lambda _line: None)
+
+    found = status(pipeline)
+
+    needed = "needed from 4-2 on by group 'billing', to which it was not delivered"
+    assert status_text(found).splitlines()[-1].endswith(needed)
+    (kept,) = found.as_json()["archive"]
+    assert (kept["stream"], kept["end"], kept["trimmable"]) == ("s", "10-1", "4-2")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import DataLoss, DeclarationError, StoreInUse
-from headwater.spark.archive.archiver import _locked
 from headwater.spark.archive.manifest import Manifest
+from headwater.spark.core.durable import locked
 from tests.spark.archives import Table, archive, files_of
 from tests.spark.queries import Query
 from tests.spark.stores import Shop
@@ -126,7 +126,7 @@ def test_a_damaged_manifest_and_another_streams_manifest_are_reported(
 def test_only_one_archiver_runs_at_a_time(shop: Shop, tmp_path: Path) -> None:
     shop.add("s", range(1, 11))
 
-    held = _locked(Manifest(tmp_path, "s"))
+    held = locked(Manifest(tmp_path, "s").state / "lock", StoreInUse)
     with held, pytest.raises(StoreInUse, match="another run is archiving"):
         archive(shop, tmp_path)
     assert archive(shop, tmp_path)[0].entries == 10

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headwater.messages import dead_letter_stream, parse_dead_letter
+from headwater.messages.dead import parse_dead_letter
+from headwater.messages.keys import dead_letter_stream
 from tests.spark.members import (
     CLAIM_AFTER_MS,
     Consumer,

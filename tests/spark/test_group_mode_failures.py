@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from headwater.errors import DataLoss, DeclarationError, Disconnected, HeadwaterError
-from headwater.messages import reader_key
+from headwater.messages.keys import reader_key
 from headwater.spark.core.options import parse_options
 from headwater.spark.group_mode.settling import settle_committed
 from tests.spark.members import (
@@ -242,11 +243,13 @@ def test_an_expired_name_is_leased_again(shop: Shop) -> None:
 
 
 def test_renewal_ends_with_the_parent_process(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    with member_query(shop) as query:
-        thread = query.reader._driver._renewer._thread
-        assert thread.alive
+    others = {*threading.enumerate()}
+    with member_query(shop):
+        (thread,) = {
+            one for one in threading.enumerate() if one.name == "headwater-leases"
+        } - others
         monkeypatch.setattr(os, "getppid", lambda: 1)
-        eventually(lambda: not thread.alive, "the end of the renewing thread")
+        eventually(lambda: not thread.is_alive(), "the end of the renewing thread")
 
 
 # --- disagreements --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headwater.messages import reader_key
+from headwater.messages.keys import reader_key
 from headwater.spark.core.options import parse_options
 from headwater.spark.group_mode.settling import settle_committed
 from tests.spark.members import (

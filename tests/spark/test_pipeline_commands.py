@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import headwater
 from headwater.errors import DeclarationError, Disconnected, HeadwaterError, PipelineError
-from headwater.messages import dead_letter_fields
+from headwater.messages.dead import dead_letter_fields
 from headwater.spark.pipeline import Progress, load
 from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.lag import Lag

@@ -22,9 +22,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from headwater.common.model import MAX_ID, MIN_ID, StreamID
+from headwater.common.model import MAX_ID, MIN_ID, IDRange, StreamID
 from headwater.spark.decoding.page import MAX_TIMESTAMP_MS
-from headwater.spark.log_mode.pushdown import Bounds, PushdownReader, id_bounds, timestamp_bounds
+from headwater.spark.log_mode.pushdown import PushdownReader, id_bounds, timestamp_bounds
 from headwater.spark.source import HeadwaterSource
 from tests.spark.queries import SCHEMA
 from tests.spark.stores import Shop
@@ -52,10 +52,10 @@ def holds(one: Any, value: Any) -> bool:
     return bool(COMPARISONS[type(one)](value, one.value))
 
 
-def check(one: Any, found: tuple[Bounds, bool], id_: StreamID, value: Any) -> None:
+def check(one: Any, found: tuple[IDRange, bool], id_: StreamID, value: Any) -> None:
     """Check that no kept row is excluded and, for exact bounds, that no other row is included."""
     bounds, exact = found
-    inside = bounds.first <= id_ <= bounds.last
+    inside = bounds.start <= id_ <= bounds.end
     assert inside or not holds(one, value)
     assert not exact or inside == holds(one, value)
 
@@ -88,8 +88,8 @@ def test_an_id_beyond_the_last_timestamp_matches_no_comparison() -> None:
     for one in (GreaterThan(("timestamp",), EPOCH), IsNotNull(("timestamp",))):
         bounds, exact = timestamp_bounds(one)
         assert exact
-        assert bounds.last < beyond
-    assert id_bounds(IsNotNull(("id",))) == (Bounds(MIN_ID, MAX_ID), True)
+        assert bounds.end < beyond
+    assert id_bounds(IsNotNull(("id",))) == (IDRange(MIN_ID, MAX_ID), True)
 
 
 def reader_of(shop: Shop, **options: str) -> PushdownReader:

@@ -7,7 +7,7 @@ import pytest
 from headwater.common.model import StreamID
 from headwater.errors import HeadwaterError
 from headwater.spark.core.options import parse_options
-from headwater.spark.core.queries import RENEW_MS, Register, committed, forget
+from headwater.spark.core.queries import RENEW_MS, Register, committed
 from headwater.spark.core.store import SourceStore
 from tests.spark.stores import Shop
 
@@ -27,7 +27,7 @@ def test_the_query_furthest_behind_comes_first_and_forgotten_ones_are_missing(
         ("behind", StreamID(7, 3), 7),
         ("ahead", StreamID(9, 0), 5),
     ]
-    assert forget(shop.client, "s", "behind", "unknown") == 1
+    shop.client.hdel("{s}:hw:queries", "behind")
     assert [one.query for one in committed(shop.client, "s")] == ["ahead"]
     assert committed(shop.client, "none") == []
 

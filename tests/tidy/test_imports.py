@@ -51,10 +51,8 @@ QUERY = HELP | {
     "groups.reports.limited",
     "groups.reports.pending",
     "messages",
-    "messages.dead",
     "messages.keys",
     "common.model",
-    "common.moments",
     "operations",
     "operations.times",
 }

@@ -137,7 +137,7 @@ def test_a_range_equals_that_of_a_list(
     backward, found_back = naive.log.backward(start, end, count)
     # Then ids, bytes and counts equal those of the list
     assert [at for span in forward for at in span.ids()] == inside[:most]
-    assert b"".join(bytes(span.wire()) for span in forward) == b"".join(
+    assert b"".join(bytes(span.data()[span.start() : span.stop()]) for span in forward) == b"".join(
         naive.entries[at] for at in inside[:most]
     )
     assert [at for span in backward for at in span.ids()[::-1]] == inside[::-1][:most]
@@ -218,7 +218,9 @@ def test_a_log_and_its_copy_change_independently(sealed: bool) -> None:
     assert all(one is other for one, other in zip(log.blocks, copy.blocks, strict=True))
 
     def bytes_of(one: EntryLog) -> bytes:
-        return b"".join(bytes(span.wire()) for span in one.spans((0, 0), (9, 9))[0])
+        return b"".join(
+            bytes(span.data()[span.start() : span.stop()]) for span in one.spans((0, 0), (9, 9))[0]
+        )
 
     whole = bytes_of(log)
     # When each is changed by every operation

@@ -14,11 +14,11 @@ from headwater.engine.facts import facts
 from headwater.engine.facts.facts import FactBuffer
 from headwater.engine.keyspace.database import Database
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay import replay
-from headwater.engine.replay.replay import apply
+from headwater.engine.replay.replay import Replay
 from headwater.engine.streams.idempotency import Idempotency
 from headwater.engine.streams.stream import StoredStream
 from headwater.engine.tier.storing import StoredRecord
+from headwater.persistence.dumping import KINDS
 from tests.property.state import picture
 from tests.unit.keyspaces import database_of, keyspace_of
 
@@ -192,8 +192,21 @@ def test_every_mutator_writes_its_fact_unchanged() -> None:
 
 def test_every_kind_of_fact_is_documented_and_replayed() -> None:
     drawn = {int(kind, 16) for kind in re.findall(r"0x([1-9][\dA-F])", facts.__doc__ or "")}
-    assert drawn == replay.KINDS
-    assert {bytes.fromhex(text)[0] for text in GOLDEN.values()} == replay.KINDS
+    assert drawn == KINDS.keys()
+    assert {bytes.fromhex(text)[0] for text in GOLDEN.values()} == KINDS.keys()
+
+
+def test_journal_dump_names_the_kinds_of_facts() -> None:
+    assert [KINDS[kind] for kind in sorted(KINDS)] == [
+        "stream created", "string set", "hash set", "hash fields deleted", "key deleted", "expiry set", "flushed",
+        "list pushed", "list popped", "set members added", "set members removed", "key renamed", "key copied",
+        "databases swapped",
+        "appended", "trimmed", "deleted", "stream id set", "stream configured", "iid recorded", "iids expired",
+        "idempotency restored", "iid repeated", "stored",
+        "group created", "group destroyed", "group id set", "consumer created", "consumer deleted", "consumer seen",
+        "delivered", "acknowledged", "owned", "released", "delayed", "came due",
+        "string written", "list element set", "list elements removed",
+    ]  # fmt: skip
 
 
 def test_a_muted_buffer_holds_nothing() -> None:
@@ -220,8 +233,8 @@ def test_the_state_after_each_fact_is_recovered(last: str) -> None:
     until = b"".join(bytes.fromhex(GOLDEN[name]) for name in names[: names.index(last) + 1])
     # When they are applied, and the facts that this wrote are applied to another keyspace
     once, twice = Keyspace(), Keyspace()
-    apply(once, memoryview(until), 5)
-    apply(twice, memoryview(bytes(once.facts.data)), 5)
+    Replay(once).apply(memoryview(until), 5)
+    Replay(twice).apply(memoryview(bytes(once.facts.data)), 5)
     # Then the same bytes were written again, and both states are sound and equal
     assert once.facts.data == twice.facts.data == until
     assert picture(once) == picture(twice)

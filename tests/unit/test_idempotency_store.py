@@ -27,11 +27,6 @@ def store() -> Iterator[LocalStore]:
     assert broken_invariants(made.node.keyspace) == []
 
 
-@pytest.fixture
-def client(store: LocalStore) -> LocalClient:
-    return store.client()
-
-
 def tracked(client: LocalClient, key: str = "s") -> dict[bytes, Any]:
     """Return the six fields of XINFO STREAM about idempotent producers."""
     reply = client("XINFO", "STREAM", key)

@@ -16,8 +16,9 @@ from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.image.image import image_facts
 from headwater.engine.image.image_facts import GROUP_BYTES, IMAGE_KINDS
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay.replay import KINDS, Replay
+from headwater.engine.replay.replay import Replay
 from headwater.engine.streams.stream import StoredStream
+from headwater.persistence.dumping import KINDS
 from tests.property.state import picture
 from tests.stored import MemoryBlobs
 from tests.unit.test_sealing import add, body, seal, sealed
@@ -395,4 +396,4 @@ def test_an_image_is_restored_only_into_an_empty_store(keyspace: Keyspace) -> No
 
 
 def test_an_image_does_not_share_kinds_with_a_journal() -> None:
-    assert not KINDS & IMAGE_KINDS
+    assert not KINDS.keys() & IMAGE_KINDS

@@ -11,7 +11,7 @@ from headwater.engine.accounts.memory_account import container_bytes, text_bytes
 from headwater.engine.accounts.value_account import places_of
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay.replay import apply
+from headwater.engine.replay.replay import Replay
 from headwater.testing.node import LocalStore
 from tests.property.state import picture
 
@@ -149,7 +149,7 @@ def test_facts_of_changes_within_values_apply_to_the_state_in_which_they_were_wr
     db.set_element(b"l", 3, b"y")
     # When they are applied, then they are written again and give the same state
     twice = Keyspace()
-    apply(twice, memoryview(bytes(once.facts.data)), 0)
+    Replay(twice).apply(memoryview(bytes(once.facts.data)), 0)
     assert twice.facts.data == once.facts.data
     assert picture(twice) == picture(once)
     assert broken_invariants(twice) == []

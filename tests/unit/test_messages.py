@@ -11,20 +11,15 @@ from pydantic import BaseModel
 
 from headwater.common.moments import iso_time
 from headwater.errors import DecodeError, EncodeError
-from headwater.messages import (
-    codec_for,
-    dead_letter_fields,
+from headwater.messages import codec_for, decode, encode
+from headwater.messages.dead import dead_letter_fields, error_text, parse_dead_letter, trace_text
+from headwater.messages.keys import (
     dead_letter_stream,
-    decode,
-    due_key,
-    encode,
-    error_text,
+    delays_key,
     group_settings_key,
     hash_tag,
     is_reserved,
-    parse_dead_letter,
     related_key,
-    trace_text,
 )
 
 
@@ -96,7 +91,7 @@ def test_additional_keys_share_the_hash_slot_of_their_stream() -> None:
     assert dead_letter_stream("orders") == "{orders}.dead"
     assert dead_letter_stream("{eu}.orders") == "{eu}.orders.dead"
     assert group_settings_key("orders", "billing") == "{orders}:hw:group:billing"
-    assert due_key("{eu}.orders", "billing") == "{eu}.orders:hw:due:billing"
+    assert delays_key("{eu}.orders", "billing") == "{eu}.orders:hw:delays:billing"
     for name in ("orders", "{eu}.orders", "a{}b"):
         tag = hash_tag(related_key(name, ":x"))
         assert tag == (hash_tag(name) or name) or name == "a{}b"

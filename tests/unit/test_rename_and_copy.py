@@ -15,7 +15,7 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace import events
 from headwater.engine.keyspace.database import Database
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay.replay import apply
+from headwater.engine.replay.replay import Replay
 from headwater.engine.streams.stream import StoredStream
 from tests.property.state import picture
 from tests.unit.keyspaces import keyspace_of
@@ -29,7 +29,7 @@ def keyspace() -> Iterator[Keyspace]:
     yield made
     assert broken_invariants(made) == []
     again = Keyspace()
-    apply(again, memoryview(bytes(made.facts.data)), 5)
+    Replay(again).apply(memoryview(bytes(made.facts.data)), 5)
     assert picture(again) == picture(made)
 
 
@@ -209,7 +209,7 @@ def test_a_recovery_leaves_no_garbage(db: Database) -> None:
     db.push(b"l", [b"x"] * 1000, left=True)
     db.delete(b"l")
     again = Keyspace()
-    apply(again, memoryview(bytes(db.keyspace.facts.data)), 5)
+    Replay(again).apply(memoryview(bytes(db.keyspace.facts.data)), 5)
     assert again.garbage == []
 
 

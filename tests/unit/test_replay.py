@@ -9,20 +9,20 @@ import pytest
 
 from headwater.engine.facts.facts import FactBuffer
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay.replay import Replay, apply
+from headwater.engine.replay.replay import Replay
 from tests.unit.test_facts import GOLDEN
 
 
 @pytest.mark.parametrize("kind", [0x00, 0x0F, 0x1E, 0x46, 0xFF])
 def test_an_unknown_kind_is_named(kind: int) -> None:
     with pytest.raises(ValueError, match=f"unknown kind of fact 0x{kind:02x} at byte 0"):
-        apply(Keyspace(), memoryview(bytes((kind, 1, 2, 3))), 0)
+        Replay(Keyspace()).apply(memoryview(bytes((kind, 1, 2, 3))), 0)
 
 
 def test_a_later_unknown_kind_is_named_with_its_place() -> None:
     first = bytes.fromhex(GOLDEN["string_set"])
     with pytest.raises(ValueError, match=f"0x99 at byte {len(first)} "):
-        apply(Keyspace(), memoryview(first + b"\x99"), 0)
+        Replay(Keyspace()).apply(memoryview(first + b"\x99"), 0)
 
 
 @pytest.mark.parametrize("name", list(GOLDEN))
@@ -33,10 +33,10 @@ def test_a_fact_that_ends_early_is_refused(name: str) -> None:
     fact = bytes.fromhex(GOLDEN[name])
     for length in range(1, len(fact)):
         keyspace = Keyspace()
-        apply(keyspace, memoryview(before), 0)
+        Replay(keyspace).apply(memoryview(before), 0)
         # Then it is refused, and nothing is read beyond its end
         with pytest.raises(ValueError, match=r"ends before|ends within"):
-            apply(keyspace, memoryview(fact[:length]), 0)
+            Replay(keyspace).apply(memoryview(fact[:length]), 0)
 
 
 def test_a_batch_stops_at_the_group_that_cannot_be_applied() -> None:

@@ -22,11 +22,6 @@ def store() -> LocalStore:
     return LocalStore(config=Config(port=0, lua_time_limit=60_000), journaled=False)
 
 
-@pytest.fixture
-def client(store: LocalStore) -> LocalClient:
-    return store.client()
-
-
 def run(store: LocalStore, client: LocalClient, times: int, words: tuple[Word, ...]) -> None:
     """Send a command ``times`` times, a batch in each turn."""
     data = request(words) * BATCH

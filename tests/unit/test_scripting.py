@@ -27,11 +27,6 @@ def store() -> LocalStore:
     return LocalStore(config=Config(port=0, lua_time_limit=100))
 
 
-@pytest.fixture
-def client(store: LocalStore) -> LocalClient:
-    return store.client()
-
-
 def failure(client: LocalClient, script: str) -> str:
     """Run a script and return the text of its error."""
     reply = client("EVAL", script, 0)

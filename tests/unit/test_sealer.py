@@ -16,24 +16,15 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.server.services.storage import sealer as sealing_thread
 from headwater.server.services.storage.sealer import SealingResult
-from headwater.testing.node import LocalClient, LocalStore
+from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Simple
-from tests.unit.cold import store_all
+from tests.unit.cold import fill, small_blocks, store_all
 from tests.waiting import eventually
-
-VALUE = "some words that are repeated, some words that are repeated"
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BLOCK_MAX_BYTES", 2048)
-    monkeypatch.setattr(limits, "SEALED_LEAST_BYTES", 512)
-    monkeypatch.setattr(limits, "PART_LEAST_BYTES", 256)
-
-
-def fill(client: LocalClient, count: int, first: int = 1) -> None:
-    for number in range(first, first + count):
-        client("XADD", "s", f"{number}-1", "field", f"{VALUE} {number}")
+def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_blocks(monkeypatch)
 
 
 def sealed_blocks(store: LocalStore) -> int:

@@ -58,7 +58,7 @@ def sealed(stream: StoredStream) -> list[bool]:
 
 def whole(stream: StoredStream) -> bytes:
     spans, _ = stream.log.spans((0, 0), stream.last_id)
-    return b"".join(bytes(span.wire()) for span in spans)
+    return b"".join(bytes(span.data()[span.start() : span.stop()]) for span in spans)
 
 
 def test_nothing_is_sealed_without_a_codec(stream: StoredStream) -> None:

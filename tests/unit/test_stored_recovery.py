@@ -9,7 +9,7 @@ from headwater.engine.check import broken_invariants
 from headwater.engine.facts.facts import FactBuffer
 from headwater.engine.image.image import image_facts
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay.replay import Replay, apply
+from headwater.engine.replay.replay import Replay
 from headwater.engine.streams.stream import StoredStream
 from tests.property.state import picture
 from tests.stored import MemoryBlobs, places, small_stored_blocks, store, stored_blocks
@@ -39,7 +39,7 @@ def replayed(facts: bytearray, blobs: MemoryBlobs, *, block_bytes: int = BLOCK) 
     keyspace = Keyspace(FactBuffer(muted=True))
     keyspace.sealing.block_bytes = block_bytes
     keyspace.sealing.store_in(blobs, storing=True)
-    apply(keyspace, memoryview(facts), 0)
+    Replay(keyspace).apply(memoryview(facts), 0)
     assert broken_invariants(keyspace) == []
     return keyspace
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from headwater.groups.settling.settling import Addition, How, Settlement
-from headwater.messages import DeadLetter, parse_dead_letter
+from headwater.messages.dead import DeadLetter, parse_dead_letter
 from headwater.worker import Again, Backoff, Dead, Delivery, Stream
 from headwater.worker.declare.decide import UNRECORDED_MS, Policy, decide
 from headwater.worker.declare.outcome import (

@@ -17,18 +17,7 @@ from headwater.errors import DeclarationError
 from headwater.worker import Again, App, Backoff, Delivery, Stream, Use
 from headwater.worker.declare.declaration import Consumer, declare
 from headwater.worker.run.process_pool import ProcessPool
-
-
-class Order(msgspec.Struct):
-    id: int
-
-
-class Invoice(msgspec.Struct):
-    order: int
-
-
-orders: Stream[Order] = Stream("orders", Order)
-invoices: Stream[Invoice] = Stream("invoices", Invoice)
+from tests.worker.apps import Invoice, Order, invoices, orders
 
 
 def declared(handler: Callable[..., Any], **options: Any) -> Consumer:

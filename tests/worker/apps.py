@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,14 +13,13 @@ import msgspec
 import redis.asyncio
 import redis.exceptions
 
-from headwater.messages import DeadLetter, dead_letter_stream, parse_dead_letter
+from headwater.messages.dead import DeadLetter, parse_dead_letter
+from headwater.messages.keys import dead_letter_stream
 from headwater.worker import App, Backoff, Dead, Limit, Stream
 from headwater.worker.running import Running, Surroundings
 from headwater.worker.store.clocks import LoopClock
 from headwater.worker.store.connections import Connections
-
-PATIENCE_SECONDS = 30.0
-"""Longest time that `eventually` waits. Only a failing test waits that long."""
+from tests import waiting
 
 
 class Order(msgspec.Struct):
@@ -107,17 +105,7 @@ class Store:
         )
 
 
-async def eventually(condition: Callable[[], Any], what: str = "") -> Any:
-    """Wait until ``condition``, which may be asynchronous, is true. Returns its value."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        value = condition()
-        if asyncio.iscoroutine(value):
-            value = await value
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"condition not met in time: {what or condition}"
-        await asyncio.sleep(0.005)
+eventually = waiting.in_time
 
 
 def worker(app: App) -> Running:

@@ -15,7 +15,7 @@ from headwater.groups.reading import claiming
 from headwater.groups.reading.claiming import Delivered, MemberReader
 from headwater.groups.settling import settling
 from headwater.groups.settling.settling import Addition, How, Settlement, SettleOutcome
-from headwater.messages import group_settings_key
+from headwater.messages.keys import group_settings_key
 
 CLAIM_AFTER_MS = 60_000
 

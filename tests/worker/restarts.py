@@ -15,7 +15,7 @@ import redis
 from headwater.testing.server import ServerProcess, server_process
 from tests import peers
 from tests.alarms import alarms_in
-from tests.worker.apps import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS
 
 
 class Restarting(ABC):

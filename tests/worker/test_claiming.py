@@ -12,11 +12,11 @@ from headwater.groups.protocol.operation import Operation, single
 from headwater.groups.reading.claiming import Delivered
 from headwater.groups.reports.trimmed import unread_lost
 from headwater.groups.settling.settling import How
-from headwater.messages import delays_key, due_key
+from headwater.messages.keys import delays_key
 from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.test_groups import CLAIMABLE_IDLE_MS, add, in_lua
 
-DELAYS, DUE = delays_key("s", "g"), due_key("s", "g")
+DELAYS = delays_key("s", "g")
 
 WAITING = 200_000
 
@@ -67,33 +67,29 @@ def test_a_delayed_entry_stays_pending_and_is_delivered_when_due(core: Core, del
 @in_lua
 def test_due_times_of_entries_that_are_no_longer_pending_are_deleted(core: Core) -> None:
     core.client.zadd(DELAYS, {"5-5": 1})
-    core.client.hset(DUE, "5-5", "1")
 
     core.read()
 
-    assert core.client.exists(DELAYS, DUE) == 0
+    assert core.client.exists(DELAYS) == 0
 
 
 @in_lua
-def test_entries_parked_by_an_earlier_version_are_delivered_when_due(core: Core) -> None:
-    # Given two parked entries: a short delay given by its idle time, and one with a due time
+def test_parked_entries_without_a_due_time_are_delivered_when_due(core: Core) -> None:
+    # Given two parked entries whose delays only their idle times show, as in a group that was restored
     add(core, b"a", b"b")
     short, long = core.read()
-    later = 2**50
-    core.client.xclaim(
-        "s", "g", "hw.parked", 0, [short.id, long.id], idle=CLAIMABLE_IDLE_MS, justid=True
-    )
-    core.client.hset(DUE, long.id.decode(), later)
+    core.client.xclaim("s", "g", "hw.parked", 0, [short.id], idle=CLAIMABLE_IDLE_MS, justid=True)
+    core.client.xclaim("s", "g", "hw.parked", 0, [long.id], idle=0, justid=True)
 
-    # When a consumer of this version reads, then it gets the first, and the second once it is due
+    # When another consumer reads, then it gets the first, and the second once it is due
     other = core.another("two")
     found = [*other.read(), *other.read()]
     assert [(one.id, one.from_silent) for one in found] == [(short.id, False)]
-    assert core.client.zrange(DELAYS, 0, -1, withscores=True) == [(long.id, later)]
+    assert core.client.zrange(DELAYS, 0, -1) == [long.id]
 
     core.client.zadd(DELAYS, {long.id: 1})
     assert [one.id for one in other.read()] == [long.id]
-    assert core.client.exists(DELAYS, DUE) == 0
+    assert core.client.exists(DELAYS) == 0
 
 
 @in_lua

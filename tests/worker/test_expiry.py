@@ -13,7 +13,7 @@ from headwater.errors import DeclarationError
 from headwater.groups.protocol.operation import perform, run
 from headwater.groups.reports.expired import read_expired
 from headwater.groups.settling import dead_letters, replay
-from headwater.messages import dead_letter_stream
+from headwater.messages.keys import dead_letter_stream
 from headwater.operations.explaining import explained, look
 from headwater.worker import Again, App, Batch, Delivery, Ending, Middleware
 from headwater.worker.running import Running, Surroundings

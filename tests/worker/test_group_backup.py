@@ -15,7 +15,7 @@ from headwater.groups.membership.member import Remade, join, rejoin
 from headwater.groups.protocol.operation import server_ms
 from headwater.groups.settling.session import ROUNDS, GroupSession
 from headwater.groups.settling.settling import How, Settlement
-from headwater.messages import delays_key, group_backup_key
+from headwater.messages.keys import delays_key, group_backup_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import (
     Invoice,

@@ -13,7 +13,7 @@ from headwater.groups.protocol.operation import run, single
 from headwater.groups.settling.dead_letters import page
 from headwater.groups.settling.replay import replay
 from headwater.groups.settling.settling import Addition, How, Settlement, SettleOutcome, settle
-from headwater.messages import dead_letter_fields
+from headwater.messages.dead import dead_letter_fields
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core
 

@@ -11,7 +11,7 @@ import redis
 from headwater.groups.protocol import capabilities
 from headwater.groups.protocol.operation import run, single
 from headwater.groups.settling.settling import Addition, How, Settlement, settle
-from headwater.messages import delays_key
+from headwater.messages.keys import delays_key
 from tests import peers
 from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.outages import PEERS

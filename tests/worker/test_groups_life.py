@@ -8,7 +8,7 @@ import redis
 from headwater.errors import DeclarationError
 from headwater.groups.membership.member import join, look_again, rejoin, retire
 from headwater.groups.protocol.operation import GroupVanished, Refused
-from headwater.messages import PARKED_CONSUMER, SIGN_CONSUMER, group_settings_key
+from headwater.messages.keys import PARKED_CONSUMER, SIGN_CONSUMER, group_settings_key
 from tests.worker.core import Core
 
 

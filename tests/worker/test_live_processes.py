@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.messages import poison_key
+from headwater.messages.keys import poison_key
 from tests.worker.apps import Store, eventually
 from tests.worker.long_jobs import Done, Job, done, jobs
 from tests.worker.processes import WorkerProcess, one_worker, supervised

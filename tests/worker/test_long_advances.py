@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from headwater.groups.settling.scheduling import GROUP
+from headwater.messages.keys import later_key
 from headwater.testing.clock import ManualClock
 from headwater.worker import App, Backoff, Batch, Delivery
 from headwater.worker.testing import AppTest
@@ -117,3 +119,29 @@ def test_a_leap_runs_overdue_upkeep_once_and_no_event_early() -> None:
     assert ran == ["upkeep at 59"]
     clock.advance(1)
     assert sorted(ran) == ["event", "upkeep at 59", "upkeep at 60"]
+
+
+async def test_consumers_that_crashed_workers_left_are_removed_after_a_day() -> None:
+    # Given a worker, a scheduled message, and consumers that others have left in both groups
+    app = App("headwater://memory")
+    app.consumer(orders, group="g")(lambda order: None)
+    async with app.test() as t:
+        await orders.send(Order(1), after="90d")
+        await t.advance("10s")
+        groups = (("orders", "g"), (later_key("orders"), GROUP))
+        for stream, group in groups:
+            t.look.xgroup_createconsumer(stream, group, "left-1")
+
+        def left() -> list[bool]:
+            names = [
+                [one["name"] for one in t.look.xinfo_consumers(stream, group)]
+                for stream, group in groups
+            ]
+            assert all({*found} - {b"left-1"} for found in names), "the worker's own consumer stays"
+            return [b"left-1" in found for found in names]
+
+        # When less than a day has passed, then they are there; an hour after a day at the latest they are gone
+        await t.advance("23h")
+        assert left() == [True, True]
+        await t.advance("2h")
+        assert left() == [False, False]

@@ -22,7 +22,7 @@ async def test_eight_messages_of_400_that_segfault_are_the_only_dead_letters(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given 400 messages, of which eight kill their process, and four workers
-    monkeypatch.setattr("tests.worker.apps.PATIENCE_SECONDS", 300.0)
+    monkeypatch.setattr("tests.waiting.PATIENCE_SECONDS", 300.0)
     for number in range(MESSAGES):
         order = shop.Order(number, do="segfault" if number in POISONED else "yield")
         await store.look.xadd("orders", dict(shop.orders.codec.encode(order)))

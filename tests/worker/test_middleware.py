@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.errors import DeclarationError, NotSent
-from headwater.messages import Pairs
+from headwater.messages.keys import Pairs
 from headwater.worker import Again, App, Dead, Delivery, Ending, Middleware
 from headwater.worker.declare.middleware import Chain
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working

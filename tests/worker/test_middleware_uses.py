@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headwater.messages import Pairs
+from headwater.messages.keys import Pairs
 from headwater.worker import Again, App, Delivery, Middleware
 from tests.worker.apps import Invoice, Order, invoices, orders
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from headwater.errors import DeclarationError
-from headwater.messages import DeadLetter
+from headwater.messages.dead import DeadLetter
 from headwater.worker import App, Dead, Delivery, Stream, Use
 from tests.worker.apps import (
     Order,

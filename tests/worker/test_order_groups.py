@@ -21,7 +21,7 @@ from headwater.groups.reading.ordered import (
     take_reader_key,
 )
 from headwater.groups.settling.settling import How
-from headwater.messages import group_reader_key
+from headwater.messages.keys import group_reader_key
 from tests.worker.core import CLAIM_AFTER_MS, Core, stepped
 
 TTL_MS = 60_000

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headwater.messages import group_reader_key
+from headwater.messages.keys import group_reader_key
 from headwater.worker import Stream
 from tests.worker.apps import Store, elapsed, eventually
 from tests.worker.ordered_shop import Step, begun, done, steps

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headwater.messages import group_reader_key
+from headwater.messages.keys import group_reader_key
 from headwater.worker import Again, App, Backoff, Dead, Delivery
 from headwater.worker.read.quarantine import Suspects
 from headwater.worker.running import Running, Surroundings

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.groups.settling.settling import How
-from headwater.messages import delays_key
+from headwater.messages.keys import delays_key
 from headwater.worker import Again, Backoff, Delivery
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 from tests.worker.core import Core

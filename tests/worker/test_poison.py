@@ -10,7 +10,7 @@ import pytest
 
 import headwater
 from headwater.groups.reading.poison import Record
-from headwater.messages import poison_key
+from headwater.messages.keys import poison_key
 from headwater.worker import Delivery
 from tests.worker.apps import (
     Invoice,

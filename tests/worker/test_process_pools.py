@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headwater.messages import DeadLetter, poison_key
+from headwater.messages.dead import DeadLetter
+from headwater.messages.keys import poison_key
 from headwater.worker import App, Delivery, Middleware, Stream
 from headwater.worker.declare.lifespan import StartFailed
 from tests.processes import children, command_line, runs

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.client.sync.connect import connect
-from headwater.messages import poison_key
+from headwater.messages.keys import poison_key
 from headwater.worker.process import embedded_store
 from tests.processes import children, runs
 from tests.worker import shop
@@ -282,16 +282,17 @@ async def test_a_served_store_stops_after_the_workers_when_their_parent_is_kille
         assert left <= {b"hw.sign"}
 
 
-async def test_the_default_grace_is_that_of_the_app(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_default_grace_is_that_of_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     graces: list[int] = []
 
-    def supervise(_target: str, *, workers: int, grace_ms: int, **_options: object) -> int:
-        graces.append(grace_ms)
-        return 0
+    class Supervisor:
+        def __init__(self, _target: str, *, grace_ms: int, **_options: object) -> None:
+            graces.append(grace_ms)
 
-    monkeypatch.setattr(embedded_store, "supervise", supervise)
+        async def run(self) -> int:
+            return 0
+
+    monkeypatch.setattr(embedded_store, "Supervisor", Supervisor)
     for given in (None, 0):
         embedded_store.supervise_on_its_store("tests.worker.shop:app", workers=1, grace_ms=given)
     assert graces == [20_000, 0]

@@ -11,7 +11,7 @@ import redis.asyncio
 
 from headwater.errors import DeclarationError, HeadwaterError, NotReplicated, OutcomeUnknown
 from headwater.groups.protocol.operation import Refused
-from headwater.messages import later_key
+from headwater.messages.keys import later_key
 from headwater.worker import App, Stream
 from headwater.worker.declare import stream as streams
 from headwater.worker.publish import publishing

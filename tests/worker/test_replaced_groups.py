@@ -9,7 +9,7 @@ import pytest
 from headwater.groups.membership.backup_writer import BackupWriter, Round
 from headwater.groups.settling.session import GroupSession
 from headwater.groups.settling.settling import How
-from headwater.messages import SIGN_CONSUMER, group_backup_key
+from headwater.messages.keys import SIGN_CONSUMER, group_backup_key
 from headwater.worker import Again, Delivery
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 from tests.worker.core import CLAIM_AFTER_MS, Core

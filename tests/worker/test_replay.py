@@ -14,7 +14,7 @@ from headwater.groups.protocol.operation import Command, Operation, run
 from headwater.groups.settling.dead_letters import bury, find, page
 from headwater.groups.settling.replay import Replayed, ReplayResult, replay
 from headwater.groups.settling.settling import settle
-from headwater.messages import DeadLetter
+from headwater.messages.dead import DeadLetter
 from tests.worker.core import Core, stepped
 
 DEAD = "{s}.dead"

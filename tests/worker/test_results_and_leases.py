@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headwater.errors import DeclarationError
-from headwater.messages import early_claims_key
+from headwater.messages.keys import early_claims_key
 from headwater.worker import App, Delivery
 from headwater.worker.declare.statistics import Counters
 from headwater.worker.running import Running

@@ -14,7 +14,7 @@ from headwater.groups.membership.member import join
 from headwater.groups.protocol.capabilities import probe
 from headwater.groups.protocol.operation import perform
 from headwater.groups.settling.scheduling import GROUP, publish_by_script, publisher_of
-from headwater.messages import later_key
+from headwater.messages.keys import later_key
 from headwater.worker import App, Scheduled, Stream, scheduler
 from headwater.worker.declare import stream as streams
 from tests.worker.apps import (

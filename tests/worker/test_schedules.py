@@ -14,7 +14,7 @@ import pytest
 
 from headwater import App, Delivery, Tick
 from headwater.errors import DeclarationError
-from headwater.messages import ticks_key
+from headwater.messages.keys import ticks_key
 from headwater.testing.server import ServerThread
 from headwater.worker.declare import schedules
 from headwater.worker.declare.schedules import MOST_MISSED, Cron, Every

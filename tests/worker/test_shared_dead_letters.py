@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headwater.messages import parse_dead_letter
+from headwater.messages.dead import parse_dead_letter
 from headwater.worker import App, Dead, Stream
 from tests.worker.apps import Order, Store, eventually, orders, working
 

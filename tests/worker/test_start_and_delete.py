@@ -12,7 +12,7 @@ from headwater.errors import DeclarationError
 from headwater.groups.protocol.operation import perform
 from headwater.groups.settling.dead_letters import page
 from headwater.groups.settling.replay import ReplayResult, replay
-from headwater.messages import dead_letter_stream
+from headwater.messages.keys import dead_letter_stream
 from headwater.worker import App, Dead
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, worker, working
 

@@ -10,7 +10,7 @@ from headwater.groups.reading.claiming import Delivered
 from headwater.groups.reading.poison import Record
 from headwater.groups.reading.suspect_reader import SuspectReader
 from headwater.groups.settling.settling import How
-from headwater.messages import delays_key, poison_key
+from headwater.messages.keys import delays_key, poison_key
 from tests.worker.core import CLAIM_AFTER_MS, Core
 from tests.worker.test_groups import add
 

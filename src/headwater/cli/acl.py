@@ -1,7 +1,9 @@
-"""``headwater acl``: the command that makes a user with exactly the rights that it needs.
+"""``headwater acl``: print the ACL SETUSER command for a user with the minimum rights of its role.
 
 headwater acl worker orders invoices
 headwater acl viewer --redis
+headwater acl exporter 'orders.*'
+headwater acl spark orders --mode group
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ Streams = Annotated[
     Positional(metavar="STREAM…", help="Names or patterns of streams. [default: all keys]"),
 ]
 Redis = Annotated[
-    bool, Option("--redis", help="For Redis 7.0 or later, or Valkey, instead of Headwater.")
+    bool, Option("--redis", help="Print the rights for Redis 7.0 or later, or Valkey.")
 ]
 User = Annotated[str | None, Option(metavar="NAME", help="The user. [default: the role's name]")]
 SPARK = {"log": "spark-log", "group": "spark-group", "sink": "spark-sink", "append": "spark-append"}
@@ -33,26 +35,26 @@ def _print(role: str, streams: list[str] | None, user: str | None, *, redis: boo
 
 @app.add()
 def worker(streams: Streams = None, *, redis: Redis = False, user: User = None) -> None:
-    """Print the least rights of workers.
+    """Print the minimum rights of workers.
 
-    STREAM is each stream that they read, or publish to. Replace PASSWORD before you run the command.
+    Name each STREAM that they read or publish to. Replace PASSWORD before you run the command.
     """
     _print("worker", streams, user, redis=redis)
 
 
 @app.add()
 def viewer(streams: Streams = None, *, redis: Redis = False, user: User = None) -> None:
-    """Print the least rights of an operator who only looks.
+    """Print the minimum rights of an operator who only looks.
 
-    It may not read ACL LOG and the configuration, which hold what others must not know: `doctor` and
-    `explain` say that this is unknown.
+    The user cannot read ACL LOG and the configuration, which may contain secrets: `doctor` and
+    `explain` report what depends on them as unknown.
     """
     _print("viewer", streams, user, redis=redis)
 
 
 @app.add()
 def exporter(streams: Streams = None, *, redis: Redis = False, user: User = None) -> None:
-    """Print the least rights of `headwater exporter`."""
+    """Print the minimum rights of `headwater exporter`."""
     _print("exporter", streams, user, redis=redis)
 
 
@@ -64,13 +66,13 @@ def spark(
         str,
         Option(
             metavar="log|group|sink|append",
-            help="Reading in log mode or in group mode; writing exactly once or at least once.",
+            help="Read in log mode or group mode (log, group); write exactly or at least once (sink, append).",
         ),
     ] = "log",
     redis: Redis = False,
     user: User = None,
 ) -> None:
-    """Print the least rights of a Spark query."""
+    """Print the minimum rights of a Spark query."""
     if mode not in SPARK:
         raise wrong(f"--mode {mode}: expected one of {', '.join(SPARK)}")
     _print(SPARK[mode], streams, user or "spark", redis=redis)

@@ -1,4 +1,4 @@
-"""Arguments and options that several subcommands have."""
+"""Arguments and options shared by several subcommands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headwater.errors import HeadwaterError
 
 
 def entry_id(text: str) -> str:
-    """Parse the id of an entry, whose sequence number may be omitted. Raises `HeadwaterError` for anything else.
+    """Parse an entry id, whose sequence number may be omitted. Raises `HeadwaterError` if it is not an id.
 
     >>> entry_id("1526569498055")
     '1526569498055-0'
@@ -25,7 +25,7 @@ def entry_id(text: str) -> str:
 
 
 def duration(text: str) -> str:
-    """Check a length of time. Raises `HeadwaterError` if it is not one."""
+    """Check a duration and return it unchanged. Raises `HeadwaterError` if it cannot be parsed."""
     from headwater.common.durations import milliseconds
 
     milliseconds(text, what="duration", least_ms=0)
@@ -33,7 +33,7 @@ def duration(text: str) -> str:
 
 
 def moment(text: str) -> int:
-    """Return Unix milliseconds. Raises `HeadwaterError` if it is not a moment."""
+    """Parse a point in time into Unix milliseconds. Raises `HeadwaterError` if it cannot be parsed."""
     from headwater.common.moments import milliseconds_of
 
     return milliseconds_of(text, "time")
@@ -44,8 +44,6 @@ GroupName = Annotated[str, Positional(metavar="GROUP", help="The consumer group.
 MaybeGroup = Annotated[
     str | None, Positional(metavar="GROUP", help="Only this group. [default: all]")
 ]
-EntryId = Annotated[str, Positional(metavar="ID", parser=entry_id, help="The id of an entry.")]
-DryRun = Annotated[
-    bool, Option("--dry-run", help="Print what would be changed, and change nothing.")
-]
+EntryId = Annotated[str, Positional(metavar="ID", parser=entry_id, help="The entry's id.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be changed.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]

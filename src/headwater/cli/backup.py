@@ -1,4 +1,4 @@
-"""``headwater backup`` and ``headwater restore``: copies of a store, also as it was at an earlier moment.
+"""``headwater backup`` and ``headwater restore``: copies of a store, as it is now or was at an earlier time.
 
 headwater backup data /backups/monday
 headwater restore /backups/monday --to data2 --at 2026-11-23T09:30:00Z
@@ -21,13 +21,13 @@ from headwater.journal.disk.regular import remedy
 def backup(
     directory: Directory,
     destination: Annotated[
-        Path, Positional(metavar="DEST", help="Where to; it must be empty or not exist.")
+        Path, Positional(metavar="DEST", help="Target directory; empty or not yet existing.")
     ],
 ) -> None:
-    """Copy a store, also while it is used.
+    """Copy a store, even while it is in use.
 
-    The copy is a data directory, which a server can start with. It has all changes that were written
-    when the copy began.
+    The copy is a data directory from which a server can start. It contains all changes that were
+    written when the copy began.
     """
     from headwater.persistence.backup import back_up
 
@@ -40,7 +40,7 @@ def backup(
 
 
 def failed(what: str, error: OSError, destination: Path) -> HeadwaterError:
-    """Return the error for a copy that was not completed."""
+    """Return the error for an incomplete copy, with a remedy. ``what`` names the operation."""
     return HeadwaterError(
         f"{what} failed: {error}. There is no complete copy in {destination}. {remedy(error)}"
     )
@@ -51,21 +51,21 @@ def restore(
     *,
     to: Annotated[
         Path,
-        Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
+        Option("--to", metavar="NEWDIR", help="Target directory; empty or not yet existing."),
     ],
     at: Annotated[
         int | None,
         Option(
             parser=moment,
             metavar="TIME",
-            help="As it was then: ISO 8601, such as 2026-11-23T09:30:00Z, Unix milliseconds, or '5m ago'. "
+            help="Point in time: ISO 8601, such as 2026-11-23T09:30:00Z, Unix milliseconds, or '5m ago'. "
             "[default: the latest state]",
         ),
     ] = None,
 ) -> None:
     """Restore a data directory to a point in time.
 
-    From a backup, or from a data directory. What is kept must reach back to the moment: to the last image, or as far as journal-retention says.
+    DIR is a data directory or a backup. It reaches back to its last image, or as far as journal-retention says.
     """
     from headwater.common.moments import iso_time
     from headwater.persistence.backup import back_up, restore_at

@@ -1,4 +1,4 @@
-"""``headwater check``: is this data directory whole?
+"""``headwater check``: check the files of a data directory, and the state that they contain.
 
 headwater check data
 headwater check data -o json
@@ -25,19 +25,17 @@ def check(
 ) -> None:
     """Check the files of a store.
 
-    No server may use it. Reads the image, the journal and every entry on disk with their checksums, and recounts the
-    recovered state. Reads what journal-retention keeps as well: damage there affects the history only. Needs no right to
-    write, and writes nothing. The exit status is 0 if all is well, and 3 if something is damaged. Of a server that runs,
-    check a backup.
+    No server may use the directory: check a backup of a running server instead. Reads the image, the journal and every
+    entry on disk with their checksums, and verifies the recovered state. Also reads what journal-retention keeps:
+    damage there affects the history only. Writes nothing and needs no write permission. The exit status is 0 if all is
+    well, 3 if something is damaged.
     """
     from headwater.persistence.checking import check_store
 
     with Busy("checked") as progress:
         found = check_store(files_of(directory), progress)._replace(directory=str(directory))
-    document = {**found._asdict(), "healthy": found.healthy, "sound": found.sound}
-    document["unreadable"] = [one._asdict() for one in found.unreadable]
-    document["cuts"] = [one._asdict() for one in found.cuts]
-    show([document], output, lambda: _print(found))
+    judged = {**found._asdict(), "healthy": found.healthy, "sound": found.sound}
+    show([judged], output, lambda: _print(found))
     if not found.healthy:
         raise click.exceptions.Exit(UNHEALTHY)
 

@@ -1,10 +1,11 @@
-"""Commands from annotated functions, by click.
+"""Makes click commands from annotated functions.
 
     def lag(stream: Annotated[str, Positional("STREAM", help="The stream.")], *,
             longest: Annotated[str | None, Option("--max", help="…")] = None) -> None: ...
 
-The type is the annotation's, the default is the parameter's. An option whose name is not given has the
-parameter's, with hyphens. `headwater --help` imports this module: keep it light.
+The annotation gives the type, the parameter the default. An option without a name of its own gets the parameter's
+name, with hyphens. The example in a command's help comes from the docstring of its module. `headwater --help` imports
+this module, so it must import little.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 class _Declared:
-    """What an annotation says about a parameter of the command line: the arguments of click's class."""
+    """The declaration of a command-line parameter in an annotation: the arguments of click's class."""
 
     def __init__(self, *names: str, **settings: Any) -> None:
         self.names = names
@@ -37,28 +38,28 @@ class _Declared:
 
 
 class Option(_Declared):
-    """An option: its names, and ``help``, ``metavar``, ``min``, ``max``, ``envvar``."""
+    """An option: its names, then ``help``, ``metavar``, ``parser``, ``min``, ``max``, ``envvar``."""
 
 
 class Positional(_Declared):
-    """An argument: ``help``, ``metavar``, and ``parser`` for a function that parses its text."""
+    """A positional argument: ``help``, ``metavar``, and ``parser``, a function that parses its text."""
 
 
 class EnumChoice(click.Choice[str]):
-    """The values of an enumeration."""
+    """A parameter type whose choices are the values of an enumeration."""
 
     def __init__(self, kind: type[Enum]) -> None:
         super().__init__([one.value for one in kind])
         self._kind = kind
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the member."""
+        """Return the member of the enumeration."""
         text = value.value if isinstance(value, Enum) else value
         return self._kind(super().convert(text, param, ctx))
 
 
 class Parsed(click.ParamType[Any]):
-    """Text that a function parses."""
+    """A parameter type whose text a function parses."""
 
     name = "text"
 
@@ -66,7 +67,7 @@ class Parsed(click.ParamType[Any]):
         self._parse = parse
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return what the function returns. What it refuses is a wrong command line."""
+        """Return the parsed value. A `HeadwaterError` of the function becomes a usage error (exit status 2)."""
         try:
             return self._parse(value) if isinstance(value, str) else value
         except HeadwaterError as problem:
@@ -74,14 +75,14 @@ class Parsed(click.ParamType[Any]):
 
 
 class CommandGroup(click.Group):
-    """Subcommands in the order in which they were declared. Each is made when it is used."""
+    """Subcommands in the order of their declaration. Each click command is made when it is first used."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._functions: dict[str, Callable[..., None]] = {}
 
     def add(self, name: str = "") -> Callable[[F], F]:
-        """Return a decorator that makes a function a subcommand, under its own name or another one."""
+        """Return a decorator that adds a function as a subcommand, under ``name`` or the function's name."""
 
         def added(function: F) -> F:
             self._functions[name or function.__name__] = function
@@ -90,17 +91,17 @@ class CommandGroup(click.Group):
         return added
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return their names."""
+        """Return the names of the subcommands."""
         return [*self._functions]
 
     def get_command(self, ctx: Any, cmd_name: str) -> click.Command | None:
-        """Return a subcommand."""
+        """Return a subcommand; None for an unknown name."""
         if cmd_name in self._functions and cmd_name not in self.commands:
             self.commands[cmd_name] = made(self._functions[cmd_name], f"{self.name} {cmd_name}")
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a subcommand. An unknown name is a wrong command line, which names similar ones."""
+        """Find a subcommand. The usage error for an unknown name suggests similar ones."""
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as wrong:
@@ -109,7 +110,7 @@ class CommandGroup(click.Group):
             ) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a table of them, with the first sentences of their help in full."""
+        """Write a table of the subcommands, with the first paragraph of the help of each."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [
@@ -122,15 +123,14 @@ class CommandGroup(click.Group):
 def made(
     function: Callable[..., None], path: str, cls: type[click.Command] = click.Command
 ) -> click.Command:
-    """Return the command that calls a function. ``path`` is what is typed for it."""
+    """Return the click command that calls ``function``. ``path`` is the words that run it: ``streams list``."""
     hints = get_type_hints(function, include_extras=True)
     parameters = [
         _parameter(one, hints[one.name]) for one in inspect.signature(function).parameters.values()
     ]
-    example = f"Example: headwater {path} {EXAMPLES[path]}".rstrip() if path in EXAMPLES else None
     callback = function
     if function in _WATCHED:
-        text = "Show it again every 2 seconds, until Ctrl-C."
+        text = "Repeat every 2 seconds, until Ctrl-C."
         parameters.append(click.Option(["--watch", "-w"], is_flag=True, help=text))
         callback = _watching(function)
     return cls(
@@ -138,7 +138,7 @@ def made(
         callback=callback,
         params=parameters,
         help=_help(function),
-        epilog=example,
+        epilog=_example(function, path),
     )
 
 
@@ -146,7 +146,7 @@ _WATCHED: set[Callable[..., None]] = set()
 
 
 def watched(function: F) -> F:
-    """Give a command that only looks the option ``--watch``."""
+    """Add the option ``--watch`` to a command that only reads."""
     _WATCHED.add(function)
     return function
 
@@ -158,7 +158,7 @@ def _watching(function: Callable[..., None]) -> Callable[..., None]:
             return
 
         def show() -> None:
-            with suppress(click.exceptions.Exit):  # the status of one look
+            with suppress(click.exceptions.Exit):  # the exit status of one repetition
                 function(**given)
 
         repeat(show)
@@ -168,6 +168,13 @@ def _watching(function: Callable[..., None]) -> Callable[..., None]:
 
 def _help(function: Callable[..., None]) -> str:
     return inspect.cleandoc(function.__doc__ or "")
+
+
+def _example(function: Callable[..., None], path: str) -> str | None:
+    """Return the end of a command's help: the first line of its module's docstring that runs it."""
+    lines = map(str.strip, (sys.modules[function.__module__].__doc__ or "").splitlines())
+    runs = (line for line in lines if f"{line} ".startswith(f"headwater {path} "))
+    return next((f"Example: {line}" for line in runs), None)
 
 
 def _parameter(one: inspect.Parameter, annotation: Any) -> click.Parameter:
@@ -221,7 +228,7 @@ def _union(kind: Any) -> bool:
 
 
 def wrong(text: str) -> click.UsageError:
-    """Return the error of a command line whose words do not go together."""
+    """Return the usage error for arguments that cannot be combined."""
     return click.UsageError(text, click.get_current_context(silent=True))
 
 
@@ -230,68 +237,9 @@ def confirm(question: str) -> None:
     print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer:
-        raise HeadwaterError("there is no answer, so nothing was changed: --yes does not ask")
+        raise HeadwaterError("nothing was changed: no answer; --yes skips the question")
     if answer.strip().lower() not in ("y", "yes"):
         raise HeadwaterError("nothing was changed")
-
-
-# --- an example for each command ------------------------------------------------------------------
-
-
-EXAMPLES: Final[dict[str, str]] = {
-    "serve": "--dir data --appendfsync always",
-    "work": "shop:app --workers 4",
-    "explain": "orders billing",
-    "doctor": "--url redis://store:6379",
-    "streams list": "'orders.*' -o json",
-    "streams trim": "orders --maxlen 100000 --dry-run",
-    "groups list": "orders",
-    "groups reset": "orders billing --back 100 --dry-run",
-    "lag": "orders --max 30s",
-    "tail": "orders -f --where 'total >= 100'",
-    "add": "orders item=tea number=2",
-    "dead list": "orders",
-    "dead show": "orders 1526569498055-0",
-    "dead replay": "orders --all",
-    "dead drop": "orders 1526569498055-0",
-    "pending list": "orders billing",
-    "pending show": "orders billing 1526569498055-0",
-    "pending release": "orders billing --consumer web-1 --dry-run",
-    "pending claim": "orders billing --to web-2 --idle 10m",
-    "pending ack": "orders billing 1526569498055-0",
-    "pending bury": "orders billing --deliveries 10 --reason 'see ticket 17'",
-    "retries list": "orders billing",
-    "retries run": "orders billing 1526569498055-0",
-    "scheduled list": "orders",
-    "scheduled cancel": "orders 1526569498055-0 --dry-run",
-    "consumers list": "orders billing",
-    "consumers reap": "orders billing --unseen 1h --dry-run",
-    "history": "orders 1526569498055-0 --dir data",
-    "backup": "data /backups/monday",
-    "restore": "/backups/monday --to data2 --at 2026-11-23T09:30:00Z",
-    "repair": "data --to repaired --dry-run",
-    "check": "data",
-    "store": "data --streams",
-    "journal verify": "data",
-    "journal dump": "data --from 2026-11-23T09:30:00Z --limit 20",
-    "exporter": "--url redis://store:6379 --listen 127.0.0.1:9121",
-    "pipeline plan": "shop.toml",
-    "pipeline run": "shop.toml",
-    "pipeline status": "shop.toml",
-    "pipeline quality": "shop.toml",
-    "pipeline backfill": "shop.toml --table revenue --from 2026-11-23T00:00:00Z",
-    "pipeline replay": "shop.toml --all",
-    "pipeline repair": "shop.toml --table revenue --zone Asia/Kolkata",
-    "spark pack": "--output environment.tar.gz",
-    "spark env": "",
-    "demo": "--flights 10000",
-    "acl worker": "orders invoices",
-    "acl viewer": "--redis",
-    "acl exporter": "'orders.*'",
-    "acl spark": "orders --mode group",
-    "info": "--short",
-}
-"""The words after the command."""
 
 
 # --- --watch --------------------------------------------------------------------------------------
@@ -303,7 +251,7 @@ _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class _Screen(io.StringIO):
-    """What is printed, for the same kind of output as the real one."""
+    """A buffer for the output of one repetition. It is a terminal if the real output is one."""
 
     def __init__(self, *, terminal: bool) -> None:
         super().__init__()
@@ -314,8 +262,8 @@ class _Screen(io.StringIO):
 
 
 def repeat(show: Callable[[], object], *, pause: Callable[[float], object] = time.sleep) -> None:
-    """Call ``show`` and print what it prints, until Ctrl-C. On a terminal each picture replaces the one before in one
-    write, so that nothing flickers. An error is a picture too: a store may come back."""
+    """Call ``show`` every `SECONDS` and print its output, until Ctrl-C. On a terminal one write replaces the previous
+    output, so that nothing flickers. A `HeadwaterError` is printed too and does not end it: the store may come back."""
     terminal = sys.stdout.isatty()
     while True:
         screen = _Screen(terminal=terminal)
@@ -334,7 +282,7 @@ def repeat(show: Callable[[], object], *, pause: Callable[[float], object] = tim
 
 
 def _picture(lines: list[str]) -> str:
-    """Return what draws the lines over the last ones; as many as the terminal has."""
+    """Return the text that draws the lines over the previous ones, cut to the height of the terminal."""
     room = (os.get_terminal_size(sys.stdout.fileno()).lines or 24) - 1
     if len(lines) > room:
         lines = [*lines[: room - 1], f"… {len(lines) - room + 1:,} more lines"]

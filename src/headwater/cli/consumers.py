@@ -1,7 +1,7 @@
 """``headwater consumers``: list the consumers of a group, and remove unused ones.
 
 headwater consumers list orders billing
-headwater consumers reap orders billing --dry-run
+headwater consumers reap orders billing --unseen 1h --dry-run
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Unseen = Annotated[
     Option(
         parser=duration,
         metavar="DURATION",
-        help="A consumer expires when it was not seen for this long.",
+        help="A consumer without pending entries expires when it was not seen for this long.",
     ),
 ]
 
@@ -42,8 +42,8 @@ def list_consumers(
 ) -> None:
     """List consumers: name, pending entries, time since last seen, state.
 
-    States: active; silent (not seen for a minute, or the group's claim_after); expired (owns nothing and was not seen for
-    --unseen); internal (used by Headwater itself).
+    States: active; silent (not seen for a minute, or for the group's claim_after); expired (owns no entries and was not
+    seen for --unseen); internal (used by Headwater itself).
     """
     from headwater.common.durations import milliseconds
     from headwater.groups.membership.consumers import consumers
@@ -63,10 +63,10 @@ def reap(
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Remove consumers that own nothing and were not seen for a day.
+    """Remove consumers that own no entries and were not seen for a day (--unseen).
 
     A consumer with pending entries is never removed: a worker of the group claims them first.
-    Running workers also do this once an hour.
+    Running workers also remove such consumers once an hour.
     """
     from headwater.common.durations import milliseconds
     from headwater.groups.membership.consumers import ConsumerState, consumers
@@ -92,16 +92,12 @@ def reap(
                 f"  {quoted(name)}{'' if name in removed else ': not removed: it was seen meanwhile'}"
             )
 
-    show([one._asdict() for one in chosen if one.name in removed], output, text)
+    show([one for one in chosen if one.name in removed], output, text)
 
 
 def _print(found: list[ConsumerInfo], output: OutputFormat) -> None:
-    def table() -> None:
-        rows = [
-            (one.name, str(one.pending), length_of_time(one.idle_ms), one.state) for one in found
-        ]
-        print_table(("NAME", "PENDING", "LAST SEEN", "STATE"), rows)
-
     from headwater.groups.membership.consumers import ConsumerInfo
 
-    show([one._asdict() for one in found], output, table, ConsumerInfo._fields)
+    titles = ("NAME", "PENDING", "LAST SEEN", "STATE")
+    rows = [(one.name, str(one.pending), length_of_time(one.idle_ms), one.state) for one in found]
+    show(found, output, lambda: print_table(titles, rows), ConsumerInfo._fields)

@@ -1,7 +1,9 @@
 """``headwater dead``: list, show, replay and drop dead letters.
 
 headwater dead list orders
-headwater dead replay orders 1526569498055-0
+headwater dead show orders 1526569498055-0
+headwater dead replay orders --all
+headwater dead drop orders 1526569498055-0
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from headwater.errors import HeadwaterError
 if TYPE_CHECKING:
     from headwater.groups.protocol.operation import Operation
     from headwater.groups.settling.replay import Replayed
-    from headwater.messages import DeadLetter
+    from headwater.messages.dead import DeadLetter
     from headwater.operations.records import Action
 
 app = CommandGroup()
 
 
 def _id(text: str) -> str:
-    """Parse an id like `entry_id`. Raises `HeadwaterError`, which names the command that lists ids."""
+    """Parse an id as `entry_id` does. Raises `HeadwaterError`, which names the command that lists the ids."""
     try:
         return entry_id(text)
     except HeadwaterError:
@@ -37,7 +39,7 @@ def _id(text: str) -> str:
 
 
 StreamName = Annotated[
-    str, Positional(metavar="STREAM", help="The stream that the dead letters are from.")
+    str, Positional(metavar="STREAM", help="The stream from which the dead letters come.")
 ]
 Ids = Annotated[
     list[str] | None, Positional(metavar="ID…", parser=_id, help="Ids of dead letters.")
@@ -48,8 +50,8 @@ From = Annotated[
     Option(
         "--from",
         metavar="KEY",
-        help="The dead-letter stream. If several streams share it, only the dead letters of STREAM are "
-        "used. [default: {STREAM}.dead]",
+        help="The dead-letter stream. If several streams share it, only the dead letters of STREAM "
+        "count. [default: {STREAM}.dead]",
     ),
 ]
 
@@ -61,7 +63,7 @@ def list_letters(
     *,
     count: Annotated[int, Option(min=1, metavar="N", help="List at most N.")] = 100,
     after: Annotated[
-        str | None, Option(metavar="ID", parser=_id, help="List only those after this id.")
+        str | None, Option(metavar="ID", parser=_id, help="List only dead letters after this id.")
     ] = None,
     source: From = None,
     output: Output = OutputFormat.TABLE,
@@ -69,7 +71,7 @@ def list_letters(
 ) -> None:
     """List dead letters, oldest first: id, time, deliveries, entry and error."""
     from headwater.groups.settling.dead_letters import page
-    from headwater.messages import DeadLetter
+    from headwater.messages.dead import DeadLetter
 
     where = _source(stream, source)
     letters: list[DeadLetter] = []
@@ -123,11 +125,11 @@ def replay(
     source: From = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Deliver entries again to the groups that could not handle them, and remove their records.
+    """Deliver entries again to the groups that could not handle them, and remove the dead letters.
 
     Only the group of the dead letter gets the entry, with a delivery count of zero. If the entry or
-    its group was deleted, the entry is added to the stream again, but only if there is no other
-    group, or with --all-groups.
+    its group was deleted, the entry is added to the stream again, but only if the stream has no
+    other group or --all-groups is given.
     """
     from headwater.groups.settling.replay import DONE
     from headwater.groups.settling.replay import replay as replay_letters
@@ -151,7 +153,7 @@ def replay(
 
 
 def _print_outcome(outcome: Replayed) -> int:
-    """Print the outcome for a record; return 1 if it was refused."""
+    """Print the outcome for a dead letter. Return 1 if it was refused, otherwise 0."""
     letter, what = outcome.letter, f"{quoted(outcome.letter.stream)} {outcome.entry_id}"
     match outcome.how:
         case "returned":
@@ -181,7 +183,7 @@ def drop(
 ) -> None:
     """Delete dead letters. This cannot be undone.
 
-    Asks before it deletes all of them.
+    With --all, asks for confirmation first.
     """
     from headwater.groups.settling.dead_letters import drop as remove
     from headwater.operations.records import Action
@@ -212,7 +214,7 @@ def drop(
 def _chosen(
     url: str, stream: str, where: str, ids: list[str] | None, *, every: bool
 ) -> Iterator[list[DeadLetter]]:
-    """Yield the dead letters that were named, or a page at a time all that exist now."""
+    """Yield the dead letters with the given ids or, with ``every``, all that exist now, a page at a time."""
     from headwater.groups.settling.dead_letters import find
 
     if every:
@@ -231,7 +233,7 @@ def _preview(letters: Sequence[DeadLetter]) -> None:
 def _record(
     url: str, stream: str, action: Action, done: list[str], *, to: str, refused: int
 ) -> None:
-    """Record what was done, also if something failed afterwards."""
+    """Record the action on the dead letters ``done``, also if a later one failed."""
     from headwater.operations.records import record
 
     if done:
@@ -240,7 +242,7 @@ def _record(
 
 
 def _source(stream: str, source: str | None) -> str:
-    from headwater.messages import dead_letter_stream
+    from headwater.messages.keys import dead_letter_stream
 
     return source or dead_letter_stream(stream)
 
@@ -252,8 +254,8 @@ def _some(ids: list[str] | None) -> list[str]:
 
 
 def _report_none(url: str, stream: str, where: str) -> None:
-    """Print to standard error that there are no records. Raises `HeadwaterError` if the stream does not
-    exist."""
+    """Print to standard error that there are no dead letters. Raises `HeadwaterError` if neither the stream nor its
+    dead-letter stream exists."""
     replies = query(url, _exist(stream, where))
     if replies == (False, False):
         from headwater.client.redaction import redacted
@@ -279,7 +281,7 @@ def _exist(*keys: str) -> Operation[tuple[bool, ...]]:
 
 
 def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator[list[DeadLetter]]:
-    """Yield all records that exist now, a page at a time; each page is read once."""
+    """Yield all dead letters that exist now, a page at a time. Each page is read once."""
     from headwater.groups.settling.dead_letters import page
 
     if ids:
@@ -288,28 +290,20 @@ def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator
     last = query(url, _newest(where))
     if last == "0-0":
         _report_none(url, stream, where)
-    while letters := query(url, page(where, after=after)):
-        wanted = [letter for letter in letters if _order(letter.id) <= _order(last)]
-        if mine := _of(stream, wanted):
+    while letters := query(url, page(where, after=after, until=last)):
+        if mine := _of(stream, letters):
             yield mine
-        if len(wanted) < len(letters):
-            return
         after = letters[-1].id
 
 
 def _of(stream: str, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-    """Return the letters of ``stream``: several streams may share a dead-letter stream."""
+    """Return the letters that come from ``stream``; several streams may share a dead-letter stream."""
     return [letter for letter in letters if letter.stream in ("", stream)]
 
 
-def _order(entry_id: str) -> tuple[int, int]:
-    ms, _dash, seq = entry_id.partition("-")
-    return int(ms), int(seq)
-
-
 def _newest(where: str) -> Operation[str]:
-    """Return the id of the newest record, so that an entry that is replayed and dies again in the
-    meantime is not replayed a second time."""
+    """Return the id of the newest dead letter; ``0-0`` if none exists. Replaying stops there, so an entry that dies
+    again in the meantime is not replayed a second time."""
     from headwater.groups.protocol.operation import accepted
 
     replies = yield [["XREVRANGE", where, "+", "-", "COUNT", 1]]
@@ -319,7 +313,7 @@ def _newest(where: str) -> Operation[str]:
 
 
 def _document(letter: DeadLetter) -> dict[str, object]:
-    """Return a JSON object; fields are pairs, since a name may occur twice."""
+    """Return a dead letter as a JSON object. The fields are pairs, since a name may occur twice."""
     return {**letter._asdict(), "fields": [[*map(text_of, field)] for field in letter.fields]}
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Directory = Annotated[
     Path,
-    # What cannot be read is an error of `files_of`, which says why.
+    # `files_of` reports a directory that cannot be read, and says why.
     Positional(metavar="DIR", readable=False, help="The data directory, or a backup."),
 ]
 

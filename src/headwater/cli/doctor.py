@@ -1,4 +1,4 @@
-"""``headwater doctor``: is this store fit for workers, from this machine?
+"""``headwater doctor``: check that workers on this machine can use a store.
 
 headwater doctor --url redis://store:6379
 """
@@ -20,17 +20,17 @@ from headwater.errors import HeadwaterError
 @watched
 def doctor(
     stream: Annotated[
-        str, Positional(metavar="STREAM", help="The stream that the rights are asked for.")
+        str, Positional(metavar="STREAM", help="The stream for which rights are checked.")
     ] = "orders",
     *,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Examine whether a store is fit for workers.
+    """Check that a store is fit for workers.
 
-    Connection, version, clock, memory, durability, what the server refuses, the rights of the user,
-    and what is installed here. The exit status is 3 if something is wrong or unknown, because the
-    server does not tell this user. Nothing is changed.
+    Examines connection, version, clock, memory, durability, refused commands, the user's rights, and
+    the packages installed here. The exit status is 3 if something is wrong, or unknown because the
+    user may not query it. Changes nothing.
     """
     from headwater.client.redaction import redacted
     from headwater.operations.doctor import Examination, examine
@@ -47,6 +47,6 @@ def doctor(
     found.append(Examination("installed", good=True, text=versions(CORE)))
     states = {True: "ok", False: "WRONG", None: "unknown"}
     rows = [(states[one.good], one.name, one.text) for one in found]
-    show([one._asdict() for one in found], output, lambda: print_table(("", "WHAT", "FOUND"), rows))
+    show(found, output, lambda: print_table(("", "WHAT", "FOUND"), rows))
     if not all(one.good for one in found):
         raise click.exceptions.Exit(UNHEALTHY)

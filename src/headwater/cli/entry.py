@@ -1,7 +1,7 @@
-"""The program ``headwater``: starts a server without the command line's parser, anything else with it.
+"""The program ``headwater``: starts a server without click, and runs every other subcommand with it.
 
-click and what it imports take a tenth of a server's start. `headwater.config.loading.flag_pairs` reads
-the flags of ``headwater serve`` either way, so only ``--help`` needs `headwater.cli.main`.
+click and its imports take a tenth of a server's start time. `headwater.config.loading.flag_pairs` parses
+the flags of ``headwater serve`` in both cases, so only ``--help`` needs `headwater.cli.main`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``headwater explain``: why is it stuck?
+"""``headwater explain``: explain why consumer groups or entries are stuck.
 
-headwater explain
 headwater explain orders billing
+headwater explain
 headwater explain orders billing 1526569498055-0
 """
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from headwater.operations.observation import Observation
 
 MOST_HEALTHY = 20
-"""How many healthy groups are listed; more are only counted."""
+"""Maximum number of healthy groups that are listed; if there are more, only their number is printed."""
 
 SHOWN = 5
-"""How many ids of a cause are printed."""
+"""Maximum number of ids printed for a cause."""
 
 
 @watched
@@ -48,7 +48,7 @@ def explain(
         Option(
             parser=duration,
             metavar="DURATION",
-            help="Time to observe, to tell whether workers keep up; 0s: look once.",
+            help="Time to observe the groups, to see if workers keep up; 0s: look once.",
         ),
     ] = "2s",
     output: Output = OutputFormat.TABLE,
@@ -56,9 +56,9 @@ def explain(
 ) -> None:
     """Explain why consumer groups are stuck, and how to fix it.
 
-    Looks at one group, at the groups of one stream, or at all of them; with an id, at one entry. The
-    exit status is 0 if nothing is wrong, and 3 if something is, or if the user has no right to know.
-    A retry that waits for its time is not wrong. Nothing is changed.
+    Examines one group, all groups of a stream, or all groups of the store; with an id, one entry. The
+    exit status is 0 if nothing is wrong, and 3 if something is wrong or the user's rights do not
+    suffice to see it. An entry that waits for its retry is not wrong. Changes nothing.
     """
     from headwater.common.durations import milliseconds
     from headwater.operations.causes import unhealthy
@@ -67,7 +67,7 @@ def explain(
 
     if entry is not None and stream is not None:
         found = query(url, explain_entry(stream, entry, group))
-        show([_document(one) for one in found], output, lambda: _print_entries(found))
+        show(found, output, lambda: _print_entries(found))
         _exit(any(unhealthy(one.causes) for one in found))
         return
     window_ms = milliseconds(window, what="--window", least_ms=0)
@@ -79,7 +79,7 @@ def explain(
     if group is None:
         told = {(one.stream, one.group) for one in answers}
         answers += query(url, gone_groups(told, stream))
-    show([_document(one) for one in answers], output, lambda: _print(answers))
+    show(answers, output, lambda: _print(answers))
     _exit(any(one.health is not GroupHealth.HEALTHY for one in answers))
 
 
@@ -89,7 +89,7 @@ def _exit(unhealthy: bool) -> None:
 
 
 def _observed(url: str, stream: str | None, group: str | None) -> list[Observation]:
-    """Observe one stream's groups, or those of all streams, many at a time."""
+    """Observe one group, the groups of one stream, or those of all streams, many at a time."""
     from headwater.operations.explaining import look, look_if_there
     from headwater.operations.refusals import refusals
     from headwater.operations.streams import names
@@ -100,10 +100,6 @@ def _observed(url: str, stream: str | None, group: str | None) -> list[Observati
     refused = query(url, refusals(*streams))
     looks = query_together(url, (look_if_there(one, *refused) for one in streams))
     return [one for found in looks for one in found]
-
-
-def _document(one: Explanation | EntryExplanation) -> dict[str, object]:
-    return {**one._asdict(), "causes": [cause._asdict() for cause in one.causes]}
 
 
 def _print(answers: list[Explanation]) -> None:

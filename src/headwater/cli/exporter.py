@@ -1,4 +1,4 @@
-"""``headwater exporter``: metrics of a store for Prometheus, whichever server it is.
+"""``headwater exporter``: metrics of a store for Prometheus, for Headwater, Redis and Valkey.
 
 headwater exporter --url redis://store:6379 --listen 127.0.0.1:9121
 """
@@ -17,13 +17,12 @@ from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.groups.protocol.operation import Operation
-    from headwater.operations.metrics import MetricSample
 
 log = logging.getLogger("headwater.metrics")
 
 
 class StoreCollector:
-    """The collector that prometheus_client calls at each scrape. It reads the store at each of them."""
+    """The collector that prometheus_client calls. It reads the store at each scrape."""
 
     def __init__(
         self,
@@ -37,34 +36,24 @@ class StoreCollector:
         self._consumers = consumers
 
     def describe(self) -> list[Any]:
-        """Return nothing, so that no scrape takes place at the start."""
+        """Return an empty list, so that registering the collector does not scrape the store."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Yield one family for each metric that the store has samples of."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        from headwater.common.names import printable
-        from headwater.operations.metrics import UP, MetricSample, samples
+        """Return a metric family for each metric that has samples. If the store cannot be read, return only ``UP``, 0."""
+        from headwater.common.prometheus import MetricSample, families
+        from headwater.operations.metrics import UP, samples
 
         try:
             found = self._ask(samples(self._pattern, consumers=self._consumers))
         except HeadwaterError as error:
             log.warning("%s", error)
             found = [MetricSample(UP, (), 0.0)]
-        by_metric: dict[Any, list[MetricSample]] = {}
-        for sample in found:
-            by_metric.setdefault(sample.metric, []).append(sample)
-        for metric, its in by_metric.items():
-            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            family = kind(metric.name, metric.text, labels=metric.labels)
-            for sample in its:
-                family.add_metric([*map(printable, sample.labels)], sample.value)
-            yield family
+        return families(found)
 
 
 def _place(text: str) -> str:
-    """Check an address. Raises `HeadwaterError`."""
+    """Check an address and return it unchanged. Raises `HeadwaterError` if it is not HOST:PORT."""
     from headwater.common.addresses import host_and_port
 
     host_and_port(text, "address")
@@ -74,18 +63,18 @@ def _place(text: str) -> str:
 def exporter(
     *,
     listen: Annotated[
-        str, Option(parser=_place, metavar="HOST:PORT", help="Where to listen; port 0: a free one.")
+        str, Option(parser=_place, metavar="HOST:PORT", help="Address; port 0: any free port.")
     ] = "127.0.0.1:9121",
-    streams: Annotated[str, Option(metavar="PATTERN", help="Streams whose names match.")] = "*",
+    streams: Annotated[str, Option(metavar="PATTERN", help="Pattern of the streams' names.")] = "*",
     consumers: Annotated[
-        bool, Option("--consumers", help="Also metrics of each consumer.")
+        bool, Option("--consumers", help="Include metrics of each consumer.")
     ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Serve metrics of a store for Prometheus.
 
-    Ends at SIGTERM or SIGINT. /metrics has the server, its streams and groups, under redis_exporter's names where it has them.
-    /healthz answers 200 while this process works; /readyz while the store takes what workers send.
+    Runs until SIGTERM or SIGINT. /metrics covers the server, its streams and groups, with redis_exporter's names if
+    it has them. /healthz answers 200 while this process works, /readyz while the store accepts what workers send.
     """
     from headwater.client.redaction import redacted
     from headwater.common.addresses import address_text, host_and_port
@@ -98,7 +87,7 @@ def exporter(
     def ask(operation: Operation[Any]) -> Any:
         return query(url, operation)
 
-    # A handler must not set a `threading.Event`: `wait`, which the signal may interrupt, holds its lock.
+    # A signal handler must not set a `threading.Event`: `wait`, which the signal may interrupt, holds its lock.
     signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda which, _frame: signals.put(which))
@@ -121,8 +110,8 @@ def exporter(
 def readiness_page(
     ask: Callable[[Operation[Any]], Any], silent: str
 ) -> tuple[bool, Mapping[str, object]]:
-    """Return whether a store can be used, and the answer of ``/readyz``; ``silent`` is its status if the store does
-    not answer."""
+    """Return whether a store can be used, and the document of ``/readyz``. ``silent`` is the document's status if the
+    store does not answer."""
     from headwater.operations.readiness import readiness
 
     try:

@@ -1,4 +1,4 @@
-"""``headwater history``: what happened to one entry of a Headwater store.
+"""``headwater history``: the events of one entry of a Headwater store.
 
 headwater history orders 1526569498055-0 --dir data
 """
@@ -29,12 +29,12 @@ def history(
     database: Annotated[int, Option("--db", min=0, metavar="N", help="The database.")] = 0,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Print what happened to an entry (Headwater only).
+    """Print the history of an entry (Headwater only).
 
-    Added, delivered, claimed, renewed, handed back, settled, each with time and consumer.
+    Shows when it was added, delivered, claimed, renewed, handed back and settled, and by which consumer.
 
-    Reads the journal of a Headwater store on this machine, as far back as it reaches; a server may use
-    it meanwhile. Redis and Valkey keep no history.
+    Reads the journal of a Headwater store on this machine, as far back as it reaches, even while a
+    server uses it. Redis and Valkey keep no history.
     """
     from headwater.common.model import StreamID
     from headwater.common.moments import iso_time

@@ -1,4 +1,7 @@
-"""``headwater info``: what is installed, what is compiled, and which Java Spark would use."""
+"""``headwater info``: the installed packages, the compiled modules, and the Java that Spark would use.
+
+headwater info --short
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ EXTRAS = {
     "dev": ("cython", "pytest", "ruff", "mypy"),
     "pydantic": ("pydantic",),
 }
-"""Extras and the main distributions of each; workers accept pydantic models if pydantic is installed."""
+"""Extra → its main distributions. Workers accept pydantic models if pydantic is installed."""
 
 
 def info(
     *,
     short: Annotated[bool, Option("--short", help="Print one line instead of the table.")] = False,
 ) -> None:
-    """Print what is installed and what is compiled."""
+    """Print installed packages and compiled modules."""
     modules = hot_modules(Path(headwater.__file__).parent)
     python = f"{platform.python_implementation()} {platform.python_version()}"
     if short:
@@ -47,7 +50,7 @@ def info(
 
 
 def describe(modules: list[HotModule]) -> str:
-    """Return how the hot modules are installed, such as ``compiled (12 modules)``."""
+    """Return the state of the hot modules as text, such as ``compiled (12 modules)``."""
     word = summary(modules)
     if word == "stale":
         return "stale: sources were edited after compilation (make build)"
@@ -55,7 +58,7 @@ def describe(modules: list[HotModule]) -> str:
 
 
 def versions(names: tuple[str, ...]) -> str:
-    """Return each distribution with its version, or ``(missing)``."""
+    """Return the distributions as text, each with its version or ``(missing)``."""
     return ", ".join(f"{name} {version_of(name)}" for name in names)
 
 
@@ -68,7 +71,7 @@ def version_of(name: str) -> str:
 
 
 def java() -> str:
-    """Return the Java that Spark would use, or how to install one."""
+    """Return the version and home of the Java that Spark would use, or ``(missing)`` and how to install one."""
     from headwater.spark.java import find_java
 
     try:

@@ -1,7 +1,7 @@
-"""``headwater journal`` and ``headwater store``: what is in a data directory.
+"""``headwater journal`` and ``headwater store``: the contents of a data directory.
 
 headwater journal verify data
-headwater journal dump data --from 2026-11-23T09:30:00Z --to 2026-11-23T09:31:00Z
+headwater journal dump data --from 2026-11-23T09:30:00Z --limit 20
 headwater store data --streams
 """
 
@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 from headwater.cli.arguments import moment
 from headwater.cli.command import CommandGroup, Option
 from headwater.cli.directories import Directory, files_of
-from headwater.cli.output import Output, OutputFormat, json_text, print_csv, print_table, show
+from headwater.cli.output import (
+    Output,
+    OutputFormat,
+    document,
+    json_text,
+    print_csv,
+    print_table,
+    show,
+)
 from headwater.cli.progress import Busy
 from headwater.common.moments import iso_time
 
@@ -21,17 +29,17 @@ if TYPE_CHECKING:
     from headwater.persistence.dumping import DumpedChange
 
 SHOWN = 5
-"""How many ids of a change are printed."""
+"""Maximum number of ids printed for a change."""
 
 app = CommandGroup()
 
 
 @app.add()
 def verify(directory: Directory, *, output: Output = OutputFormat.TABLE) -> None:
-    """Read image and journal with all checksums.
+    """Read the image and the journal, and verify all checksums.
 
-    A server may use the directory. Damage is an error that names file and offset. `headwater check` also
-    examines the entries in segments, and the state that results.
+    A server may use the directory. Damage is an error that names the file and the offset.
+    `headwater check` also examines the entries in segments and the recovered state.
     """
     from headwater.persistence.dumping import journal_parts
 
@@ -68,16 +76,16 @@ def dump(
     ] = None,
     key: Annotated[
         str | None,
-        Option(metavar="KEY", help="Only groups that concern this key, or a whole database."),
+        Option(metavar="KEY", help="Only groups that change this key, or a whole database."),
     ] = None,
-    limit: Annotated[int, Option(min=1, help="At most so many groups.")] = 1_000,
+    limit: Annotated[int, Option(min=1, help="Maximum number of groups.")] = 1_000,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """List the record groups of the journal.
 
-    Each is one command, transaction or event with all its changes, and the database and key that each
-    concerns. The times are ISO 8601, such as 2026-11-23T09:30:00Z, or Unix milliseconds. A server may
-    use the directory. JSON is one document a line. The journal does not record who sent a command.
+    A group is one command, transaction or event. It is shown with all its changes, each with database
+    and key. Times are ISO 8601, such as 2026-11-23T09:30:00Z, or Unix milliseconds. A server may use the
+    directory. JSON is one document per line. The journal does not record which client sent a command.
     """
     from headwater.persistence.dumping import dumped_groups
 
@@ -91,17 +99,10 @@ def dump(
     )
     with busy:
         found = list(islice(groups, limit))
-    documents = [
-        {
-            "at": iso_time(one.at_ms),
-            **one._asdict(),
-            "changes": [change._asdict() for change in one.changes],
-        }
-        for one in found
-    ]
+    documents = [document({"at": iso_time(one.at_ms), **one._asdict()}) for one in found]
     if output is OutputFormat.JSON:
-        for document in documents:
-            print(json_text(document))
+        for one in documents:
+            print(json_text(one))
     elif output is OutputFormat.CSV:
         print_csv(documents)
     else:
@@ -125,7 +126,7 @@ def _facts(facts: dict[str, int]) -> str:
 
 
 def _concern(one: DumpedChange) -> str:
-    """Return ``db 3 orders``; database 0 is not named where there is a key."""
+    """Return the place of a change, such as ``db 3 orders``. Database 0 is omitted if there is a key."""
     where = "" if one.database is None or (one.database == 0 and one.key) else f"db {one.database}"
     group = f"group {one.group}" if one.group else ""
     ids = " ".join(one.ids[:SHOWN])
@@ -137,13 +138,13 @@ def store(
     directory: Directory,
     *,
     streams: Annotated[
-        bool, Option("--streams", help="The streams with entries in segments instead.")
+        bool, Option("--streams", help="List the streams that have entries in segments instead.")
     ] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show what uses the disk in a data directory.
+    """Show the disk space that a data directory uses.
 
-    By kind of file; with --streams by stream, for which the store is read. A server may use the directory.
+    Lists it by kind of file; with --streams by stream, which reads the store. A server may use the directory.
     """
     from headwater.persistence.disk_use import disk_use, streams_on_disk
 
@@ -155,15 +156,11 @@ def store(
             for one in on_disk
         ]
         titles = ("DB", "STREAM", "ENTRIES", "BLOCKS", "BYTES")
-        show([one._asdict() for one in on_disk], output, lambda: print_table(titles, rows))
+        show(on_disk, output, lambda: print_table(titles, rows))
         return
     used = disk_use(files_of(directory).directory)
     lines = [(one.what, f"{one.files:,}", f"{one.bytes:,}") for one in used]
     lines.append(
         ("total", f"{sum(one.files for one in used):,}", f"{sum(one.bytes for one in used):,}")
     )
-    show(
-        [one._asdict() for one in used],
-        output,
-        lambda: print_table(("WHAT", "FILES", "BYTES"), lines),
-    )
+    show(used, output, lambda: print_table(("WHAT", "FILES", "BYTES"), lines))

@@ -3,10 +3,10 @@
 Rule 1. ``headwater --help`` imports neither redis nor rich nor pyspark: this module has a table of the
         subcommands and their summaries.
 Rule 2. An error that Headwater reports is one line on standard error and exit status 1, never a
-        traceback. A wrong command line is exit status 2, Ctrl-C is 130.
+        traceback. The exit status is 2 for a wrong command line and 130 after Ctrl-C.
 
-The module of a subcommand has a function of the same name with annotations (`headwater.cli.command`). If it has
-subcommands itself, it has a `CommandGroup` named ``app``.
+The module of the same name defines a subcommand as its `app`, a `CommandGroup` or a click command, or as a function of
+that name with annotations (`headwater.cli.command`). `_ELSEWHERE` has those in another module.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 from click.shell_completion import get_completion_class
@@ -29,124 +29,86 @@ INTERRUPTED: Final = 130
 """The exit status after Ctrl-C."""
 
 
-class Word(NamedTuple):
-    """Where a subcommand is defined, and its line in ``headwater --help``."""
-
-    module: str
-    attribute: str
-    summary: str
-
-
-TOPICS: Final[dict[str, dict[str, Word]]] = {
+TOPICS: Final[dict[str, dict[str, str]]] = {
     "Run": {
-        "serve": Word(
-            "headwater.cli.serve", "app", "Serve a store until SIGTERM, SIGINT or SHUTDOWN."
-        ),
-        "work": Word("headwater.cli.work", "work", "Run the consumers of an app until SIGTERM."),
-        "exporter": Word(
-            "headwater.cli.exporter", "exporter", "Serve metrics of a store for Prometheus."
-        ),
-        "demo": Word(
-            "headwater.cli.demo", "demo", "Run server, workers and Spark on 336,776 real flights."
-        ),
+        "serve": "Serve a store until SIGTERM, SIGINT or SHUTDOWN.",
+        "work": "Run the consumers of an app until SIGTERM.",
+        "exporter": "Serve metrics of a store for Prometheus.",
+        "demo": "Run a server, workers and Spark on 336,776 real flights.",
     },
     "Look": {
-        "explain": Word(
-            "headwater.cli.explain",
-            "explain",
-            "Explain why consumer groups are stuck, and how to fix it.",
-        ),
-        "doctor": Word(
-            "headwater.cli.doctor", "doctor", "Examine whether a store is fit for workers."
-        ),
-        "lag": Word(
-            "headwater.cli.streams", "lag", "Show how far the groups of a stream are behind."
-        ),
-        "streams": Word("headwater.cli.streams", "streams_app", "List and trim streams."),
-        "groups": Word(
-            "headwater.cli.streams", "groups_app", "List consumer groups, set their positions."
-        ),
-        "consumers": Word(
-            "headwater.cli.consumers", "app", "List the consumers of a group, remove unused ones."
-        ),
-        "tail": Word("headwater.cli.tail", "tail", "Print entries of a stream."),
-        "history": Word(
-            "headwater.cli.history", "history", "Print what happened to an entry (Headwater only)."
-        ),
+        "explain": "Explain why consumer groups are stuck, and how to fix it.",
+        "doctor": "Check that a store is fit for workers.",
+        "lag": "Show the lag of the groups of a stream.",
+        "streams": "List and trim streams.",
+        "groups": "List consumer groups and set their positions.",
+        "consumers": "List the consumers of a group, remove unused ones.",
+        "tail": "Print entries of a stream.",
+        "history": "Print the history of an entry (Headwater only).",
     },
     "Act": {
-        "pending": Word(
-            "headwater.cli.pending",
-            "app",
-            "List pending entries; hand them back, claim, acknowledge or bury them.",
-        ),
-        "retries": Word(
-            "headwater.cli.retries", "app", "List entries that wait for their retry, run them now."
-        ),
-        "scheduled": Word(
-            "headwater.cli.scheduled", "app", "List messages that are published later, cancel them."
-        ),
-        "dead": Word("headwater.cli.dead", "app", "List, show, replay and drop dead letters."),
-        "add": Word("headwater.cli.tail", "add", "Add an entry to a stream."),
+        "pending": "List pending entries; hand them back, claim, acknowledge or bury them.",
+        "retries": "List entries that wait for a retry, and run them now.",
+        "scheduled": "List and cancel scheduled messages.",
+        "dead": "List, show, replay and drop dead letters.",
+        "add": "Add an entry to a stream.",
     },
     "Files of a store": {
-        "backup": Word("headwater.cli.backup", "backup", "Copy a store, also while it is used."),
-        "restore": Word(
-            "headwater.cli.backup", "restore", "Restore a data directory to a point in time."
-        ),
-        "check": Word("headwater.cli.check", "check", "Check the files of a store."),
-        "repair": Word(
-            "headwater.cli.repair", "repair", "Recover a store from a damaged data directory."
-        ),
-        "store": Word(
-            "headwater.cli.journal", "store", "Show what uses the disk in a data directory."
-        ),
-        "journal": Word("headwater.cli.journal", "app", "List and verify the journal of a store."),
+        "backup": "Copy a store, even while it is in use.",
+        "restore": "Restore a data directory to a point in time.",
+        "check": "Check the files of a store.",
+        "repair": "Recover a store from a damaged data directory.",
+        "store": "Show the disk space that a data directory uses.",
+        "journal": "List and verify the journal of a store.",
     },
     "Tables": {
-        "pipeline": Word("headwater.cli.pipeline", "app", "Turn streams into tables with Spark."),
-        "spark": Word(
-            "headwater.cli.spark",
-            "app",
-            "Package Headwater for a cluster's executors; set up Spark's own programs.",
-        ),
+        "pipeline": "Turn streams into tables with Spark.",
+        "spark": "Package Headwater for a cluster's executors; set up Spark's own programs.",
     },
     "Setup": {
-        "acl": Word(
-            "headwater.cli.acl", "app", "Print the least rights that each kind of user needs."
-        ),
-        "info": Word("headwater.cli.info", "info", "Print what is installed and what is compiled."),
+        "acl": "Print the minimum rights of each kind of user.",
+        "info": "Print installed packages and compiled modules.",
     },
 }
-"""The subcommands, in the order of the help."""
+"""Topic → its subcommands with their summaries, in the order of the help."""
 
-WORDS: Final = {name: word for words in TOPICS.values() for name, word in words.items()}
+WORDS: Final = {name: summary for words in TOPICS.values() for name, summary in words.items()}
+
+_ELSEWHERE: Final = {
+    "add": "tail",
+    "groups": "streams",
+    "lag": "streams",
+    "restore": "backup",
+    "store": "journal",
+}
+"""Subcommand → the module that defines it, if that is not the one of the same name."""
 
 
 class LazyGroup(CommandGroup):
     """The subcommands of `WORDS`, each imported when it is run or its help is printed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return their names."""
+        """Return the names of the subcommands."""
         return [*WORDS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> click.Command | None:
-        """Import a subcommand."""
+        """Import and return a subcommand; None for an unknown name."""
         return load(cmd_name) if cmd_name in WORDS else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a table of them for each topic."""
+        """Write a table of the subcommands of each topic."""
         for topic, words in TOPICS.items():
             with formatter.section(topic):
-                formatter.write_dl([(name, word.summary) for name, word in words.items()])
+                formatter.write_dl([*words.items()])
 
 
 def load(name: str) -> Any:
-    """Import one of `WORDS` and return its command."""
-    word = WORDS[name]
-    defined = getattr(import_module(word.module), word.attribute)
+    """Import the subcommand ``name`` of `WORDS` and return its click command."""
+    module = import_module(f"headwater.cli.{_ELSEWHERE.get(name, name)}")
+    whole = name not in _ELSEWHERE and hasattr(module, "app")
+    defined = getattr(module, "app" if whole else name)
     if isinstance(defined, CommandGroup):
-        defined.name, defined.help = name, word.summary
+        defined.name, defined.help = name, WORDS[name]
         return defined
     return defined if isinstance(defined, click.Command) else made(defined, name)
 
@@ -186,14 +148,14 @@ app = LazyGroup(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and exit the process with its status."""
     if isinstance(sys.stdout, TextIOWrapper):
-        # Names are printed as the bytes that they are.
+        # Names that are not UTF-8 are printed as their original bytes.
         sys.stdout.reconfigure(errors="surrogateescape")
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     try:
         sys.exit(_run(words))
-    except BrokenPipeError:  # `| head` has read enough; what is left is flushed to nowhere
+    except BrokenPipeError:  # `| head` has read enough; the rest is flushed to /dev/null
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
         sys.exit(1)
 
@@ -216,7 +178,7 @@ def _run(words: list[str]) -> int:
     except click.ClickException as problem:
         problem.show()
         return problem.exit_code
-    except (click.Abort, KeyboardInterrupt):  # click raises the first one for Ctrl-C
+    except (click.Abort, KeyboardInterrupt):  # click raises Abort for Ctrl-C
         progress = sys.modules.get("headwater.cli.progress")
         done = getattr(progress, "last", None)
         print(f"interrupted: {done}" if done else "interrupted", file=sys.stderr)
@@ -225,7 +187,7 @@ def _run(words: list[str]) -> int:
 
 
 def _complain(problem: str) -> None:
-    """Print an error. What a server or a client wrote in it does not reach the terminal as it is."""
+    """Print an error, with control characters escaped: text of a server or client must not act on the terminal."""
     from headwater.cli.output import coloured
     from headwater.common.names import escaped
 
@@ -234,7 +196,7 @@ def _complain(problem: str) -> None:
 
 
 def _width() -> int:
-    """Return how wide help is. click would import shutil to find it."""
+    """Return the width of help texts, in columns. click would import shutil to find it."""
     try:
         columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
     except (OSError, ValueError):
@@ -254,7 +216,7 @@ _PLACES: Final = {
     "fish": ".config/fish/completions/headwater.fish",
     "zsh": ".zfunc/_headwater",
 }
-"""Where each shell looks for scripts, below the home directory."""
+"""Shell → the path where it looks for the completion script, relative to the home directory."""
 
 
 def _shell() -> str:
@@ -265,14 +227,14 @@ def _shell() -> str:
 
 
 def script(app: click.Command) -> str:
-    """Return the script of the shell that SHELL names. Raises `HeadwaterError` for an unknown shell."""
+    """Return the completion script for the shell that SHELL names. Raises `HeadwaterError` for an unknown shell."""
     kind = get_completion_class(_shell())
     assert kind is not None
     return kind(app, {}, "headwater", "_HEADWATER_COMPLETE").source()
 
 
 def install(app: click.Command) -> str:
-    """Write the script where the shell finds it; return what to tell the user."""
+    """Write the completion script where the shell finds it. Return the message for the user."""
     shell = _shell()
     path = Path.home() / _PLACES[shell]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,30 +26,40 @@ Output = Annotated[
 ]
 
 UNHEALTHY = 3
-"""The exit status if something is wrong with what was looked at."""
+"""Exit status of a command that worked but found something wrong."""
 
 Documents = Sequence[Mapping[str, object]]
 
 
 def show(
-    documents: Documents,
+    records: Sequence[object],
     output: OutputFormat,
     table: Callable[[], object],
     titles: Sequence[str] = (),
 ) -> None:
-    """Print ``documents`` as JSON or CSV, or else what ``table`` prints. ``titles`` are those of CSV, if there may be
-    no documents."""
+    """Print ``records``, named tuples or mappings, as JSON or CSV, or call ``table`` to print a table. ``titles`` is the
+    header of CSV; without it the first record gives the header, and no records print nothing."""
+    documents = document(records)
     match output:
         case OutputFormat.JSON:
-            print_json(list(documents))
+            print_json(documents)
         case OutputFormat.CSV:
             print_csv(documents, titles)
         case OutputFormat.TABLE:
             table()
 
 
+def document(value: Any) -> Any:
+    """Return a value in which named tuples, at any depth, are mappings, as JSON and CSV need them."""
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {name: document(one) for name, one in value.items()}
+    return [*map(document, value)] if isinstance(value, list | tuple) else value
+
+
 def say(text: str = "", *, error: bool = False) -> None:
-    """Print one line. What others wrote cannot end it, nor act on the terminal (`escaped`)."""
+    """Print one line. Line breaks and control characters in ``text`` are escaped (`escaped`)."""
     print(escaped(text), file=sys.stderr if error else sys.stdout)
 
 
@@ -59,7 +69,7 @@ def print_json(document: Any) -> None:
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:
-    r"""Return a document as JSON that no terminal acts on. A byte that is not UTF-8 is the escape of its surrogate.
+    r"""Return a document as JSON without characters that act on a terminal. Bytes that are not UTF-8 become escapes.
 
     >>> print(json_text(["caf\udce9", r"\xe9", "\x9b"]))
     ["caf\udce9", "\\xe9", "\u009b"]
@@ -74,8 +84,8 @@ def json_text(document: Any, *, indent: int | None = None) -> str:
 
 
 def print_csv(documents: Documents, titles: Sequence[str] = (), *, head: bool = True) -> None:
-    """Print one line for each document, below a line with the names of the first one's values, or ``titles``, which an
-    answer without documents has too. A value that is a list or an object is written as JSON; None is empty."""
+    """Print a header and one line for each document. The header is ``titles`` or, without them, the names in the first
+    document; it is printed even if there are no documents. Lists and objects are written as JSON, None as empty."""
     import csv
 
     names = titles or (list(documents[0]) if documents else ())
@@ -96,8 +106,8 @@ def _cell(value: object) -> str:
 
 
 def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows below ``titles``, with each column as wide as its widest cell. On a terminal that is narrower, cells
-    go on in the next line."""
+    """Print rows below ``titles``, each column as wide as its widest cell. If the terminal is narrower, cells are
+    wrapped."""
     shown = [titles, *(tuple(map(_shown, row)) for row in rows)]
     widths = [max(len(line[column]) for line in shown) for column in range(len(titles))]
     room = _columns() - 2 * (len(widths) - 1)
@@ -113,16 +123,16 @@ def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Non
 
 
 _NARROW = 8
-"""The width below which no column is made narrower."""
+"""Minimum width to which a column is narrowed, in characters."""
 
 _STATES = {"ok": "green", "WRONG": "red", "unknown": "yellow"}
-"""First cells that have a colour."""
+"""Text of a row's first cell → its colour."""
 
 _CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
 
 
 def _shown(cell: str) -> str:
-    """Return a cell that no message can make look like two, or like another row. An indent is ours."""
+    """Quote a cell, except its indent, so that a value cannot look like two cells or like another row."""
     text = cell.lstrip(" ")
     return cell if not text else f"{cell[: len(cell) - len(text)]}{quoted(text)}"
 
@@ -143,14 +153,14 @@ def _with_states(line: str, first: str) -> str:
 
 
 def _columns() -> int:
-    """Return how wide a table may be."""
+    """Return the maximum width of a table, in characters."""
     if not sys.stdout.isatty():
         return 1_000_000
     return terminal_columns()
 
 
 def terminal_columns() -> int:
-    """Return the width of the terminal, 80 if it does not say."""
+    """Return the width of the terminal in characters; 80 if it is unknown."""
     try:
         return int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(2).columns or 80
     except (OSError, ValueError):
@@ -158,7 +168,7 @@ def terminal_columns() -> int:
 
 
 def coloured(text: str, colour: str, stream: TextIO | None = None) -> str:
-    """Return text in a colour, if it is for a terminal and NO_COLOR is not set (https://no-color.org)."""
+    """Return ``text`` in a colour if ``stream`` is a terminal and NO_COLOR is not set (https://no-color.org)."""
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     if not wanted or not (stream or sys.stdout).isatty():
         return text

@@ -1,8 +1,7 @@
-"""``headwater pending``: what a stream's groups have read and not settled, and what to do about it.
+"""``headwater pending``: list the pending entries of a stream's groups, and act on them.
 
-headwater pending list orders
-headwater pending list orders billing -o json
-headwater pending release orders billing --consumer worker-7
+headwater pending list orders billing
+headwater pending show orders billing 1526569498055-0
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from headwater.cli import pending_actions
 from headwater.cli.arguments import EntryId, GroupName, StreamName
 from headwater.cli.command import CommandGroup, Option, Positional, watched
-from headwater.cli.output import Output, OutputFormat, print_json, print_table, say, show
+from headwater.cli.output import Output, OutputFormat, document, print_json, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
 from headwater.common.names import quoted
 from headwater.operations.times import length_of_time
@@ -32,17 +31,17 @@ def list_pending(
     ] = None,
     *,
     count: Annotated[
-        int, Option(min=1, metavar="N", help="Entries of each group, oldest first.")
+        int, Option(min=1, metavar="N", help="List at most N entries of each group, oldest first.")
     ] = 100,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """List pending entries, and what each is waiting for.
 
-    For each entry: owner, delivery count, age and state. States: in flight (a consumer owns it, and
-    was not silent for the group's claim_after, or five minutes if none was announced); parked (it
-    waits for its retry); limited (it waits for the limit of its consumer); claimable (the next worker
-    that reads gets it). The oldest entry that is not yet delivered is shown too.
+    For each entry: owner, delivery count, age and state. States: in flight (its owner was not silent
+    for the group's claim_after, or for five minutes if none was announced); parked (waits for its
+    retry); limited (waits because of its consumer's limit); claimable (the next worker that reads
+    gets it). Also shows the oldest undelivered entry of each group.
     """
     from headwater.groups.protocol.missing_stream import StreamMissing
     from headwater.groups.reports.pending import PendingDelivery, PendingFilter, scheduled_count
@@ -54,9 +53,9 @@ def list_pending(
     except StreamMissing:
         if not later:
             raise
-        found = []  # the first message of the stream is one that is published later
+        found = []  # only scheduled messages so far: the stream does not exist yet
     if output is OutputFormat.JSON:
-        print_json([_document(one) for one in found])
+        print_json(document(found))
         return
 
     def tables() -> None:
@@ -97,7 +96,6 @@ def show_entry(
     (row,) = found.entries
     entry_read = query(url, read_entry(stream, entry))
     pairs = None if entry_read is None else entry_read.fields
-    document = {**row._asdict(), "fields": None if pairs is None else [[*one] for one in pairs]}
 
     def text() -> None:
         print_table(_TITLES, [_row(row)])
@@ -106,14 +104,10 @@ def show_entry(
         for name, value in pairs or ():
             say(f"  {quoted(name)} = {quoted(value)}")
 
-    show([document], output, text)
+    show([{**row._asdict(), "fields": pairs}], output, text)
 
 
 pending_actions.add_to(app)
-
-
-def _document(found: GroupPending) -> dict[str, object]:
-    return {**found._asdict(), "entries": [one._asdict() for one in found.entries]}
 
 
 def _print(stream: str, found: GroupPending) -> None:

@@ -1,8 +1,9 @@
-"""``headwater pending release | claim | ack | bury``: what an operator does to pending entries.
+"""``headwater pending release | claim | ack | bury``: an operator's actions on pending entries.
 
-headwater pending release orders billing --consumer worker-7 --dry-run
-headwater pending claim orders billing --to worker-8 --idle 10m
-headwater pending bury orders billing 1526569498055-0
+headwater pending release orders billing --consumer web-1 --dry-run
+headwater pending claim orders billing --to web-2 --idle 10m
+headwater pending ack orders billing 1526569498055-0
+headwater pending bury orders billing --deliveries 10 --reason 'see ticket 17'
 """
 
 from __future__ import annotations
@@ -31,40 +32,40 @@ Ids = Annotated[
 All = Annotated[bool, Option("--all", help="All pending entries of the group.")]
 Owner = Annotated[
     str | None,
-    Option("--consumer", metavar="NAME", help="Only those that this consumer owns."),
+    Option("--consumer", metavar="NAME", help="Only entries that this consumer owns."),
 ]
 Idle = Annotated[
     str,
-    Option(parser=duration, metavar="DURATION", help="Only those that were idle for this time."),
+    Option(parser=duration, metavar="DURATION", help="Only entries idle for at least this time."),
 ]
 Deliveries = Annotated[
-    int, Option(min=0, metavar="N", help="Only those with at least N deliveries.")
+    int, Option(min=0, metavar="N", help="Only entries with at least N deliveries.")
 ]
 
 SHOWN = 20
-"""How many entries a preview lists."""
+"""Maximum number of entries that a preview lists."""
 
 
 class Change(NamedTuple):
-    """An action on pending entries, as it was typed."""
+    """An action on pending entries, with the options of its command line."""
 
     stream: str
     group: str
     which: Selection
     word: str
-    """What happens to the entries: ``handed back``."""
+    """Past participle of the action, for messages, such as ``handed back``."""
     dry_run: bool
     yes: bool
     output: OutputFormat
     url: str
 
     def carry_out(self, act: Act) -> None:
-        """Show what would be changed, ask, change it, and print the result. Raises `HeadwaterError` if a part
-        could not be done; it says how much was."""
+        """Show the entries, ask for confirmation, act on them, and print the result. Raises `HeadwaterError` if some
+        could not be changed; its message says how many were."""
         rows = query(self.url, self._selected())
         what = "1 entry" if len(rows) == 1 else f"{len(rows):,} entries"
         if self.dry_run or not rows:
-            show([one._asdict() for one in rows], self.output, lambda: _preview(rows))
+            show(rows, self.output, lambda: _preview(rows))
             return
         if not self.yes:
             _preview(rows)
@@ -90,7 +91,7 @@ class Change(NamedTuple):
             for one in failed:
                 say(f"{one.id}: {one.reason}")
 
-        show([one._asdict() for one in done], self.output, text)
+        show(done, self.output, text)
         if failed:
             raise HeadwaterError(f"{len(failed):,} not {self.word}")
 
@@ -160,8 +161,8 @@ def release(
 ) -> None:
     """Hand entries back, so that the next consumer that claims gets them at once.
 
-    Entries that wait for a retry are due at once. Delivery counts stay as they are. Do not hand back
-    what a running consumer works on: it would be handled twice.
+    Entries that wait for a retry become due at once. Delivery counts do not change. Do not hand back
+    entries that a running consumer works on: they would be handled twice.
     """
     from headwater.operations.actions import release as act
 
@@ -174,7 +175,7 @@ def claim(
     group: GroupName,
     ids: Ids = None,
     *,
-    to: Annotated[str, Option("--to", metavar="NAME", help="The consumer that gets them.")],
+    to: Annotated[str, Option("--to", metavar="NAME", help="The new owner of the entries.")],
     every: All = False,
     consumer: Owner = None,
     idle: Idle = "0s",
@@ -186,8 +187,8 @@ def claim(
 ) -> None:
     """Give entries to another consumer, as XCLAIM does.
 
-    For consumers that read their own pending entries. A worker of Headwater takes what was handed
-    back: use release.
+    For consumers that read their own pending entries. For workers of Headwater use release: they claim
+    what was handed back.
     """
     from headwater.operations.actions import claim as act
 
@@ -210,7 +211,7 @@ def ack(
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Acknowledge entries without handling them. This cannot be undone: bury keeps a record."""
+    """Acknowledge entries without handling them. This cannot be undone; bury keeps a dead letter instead."""
     from headwater.operations.actions import acknowledge as act
 
     which = _selection(ids, every, consumer, idle, deliveries)
@@ -223,7 +224,7 @@ def bury(
     ids: Ids = None,
     *,
     reason: Annotated[
-        str, Option(metavar="TEXT", help="The error that the dead letters show.")
+        str, Option(metavar="TEXT", help="The error recorded in the dead letters.")
     ] = "buried by an operator",
     every: All = False,
     consumer: Owner = None,
@@ -234,7 +235,7 @@ def bury(
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Make entries dead letters, each in one step with its acknowledgement.
+    """Turn entries into dead letters, each in one step with its acknowledgement.
 
     `headwater dead replay` delivers them again.
     """

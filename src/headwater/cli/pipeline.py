@@ -1,7 +1,12 @@
 """``headwater pipeline``: turn streams into tables.
 
-headwater pipeline plan orders.toml
-headwater pipeline run orders.toml --once
+headwater pipeline plan shop.toml
+headwater pipeline run shop.toml
+headwater pipeline status shop.toml
+headwater pipeline quality shop.toml
+headwater pipeline backfill shop.toml --table revenue --from 2026-11-23T00:00:00Z
+headwater pipeline replay shop.toml --all
+headwater pipeline repair shop.toml --table revenue --zone Asia/Kolkata
 """
 
 from __future__ import annotations
@@ -29,14 +34,14 @@ if TYPE_CHECKING:
 
 app = CommandGroup()
 
-File = Annotated[Path, Positional(help="The pipeline's declaration.")]
-Master = Annotated[str | None, Option(help="Spark's master; local[*] if the file does not set it.")]
+File = Annotated[Path, Positional(help="The file that declares the pipeline.")]
+Master = Annotated[str | None, Option(help="Spark's master. [default: the file's, or local[*]]")]
 Set = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help="Override a value of the file; may be repeated."),
 ]
 Verbose = Annotated[
-    bool, Option("--verbose", "-v", help="Show what Spark prints while it starts, too.")
+    bool, Option("--verbose", "-v", help="Also show the lines that Spark prints while it starts.")
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
@@ -55,9 +60,9 @@ def plan(
     set_: Set = None,
     verbose: Verbose = False,
 ) -> None:
-    """Show what a run would do: tables in their order, with their columns. No data is read.
+    """Show what a run would do: the tables in order, with their columns. No data is read.
 
-    Spark analyses all SQL, and the servers report how many entries their streams have. Urls are
+    Spark analyses all SQL, and the servers report the number of entries of their streams. Urls are
     shown without credentials.
     """
     from headwater.cli.pipeline_text import plan_text
@@ -76,25 +81,25 @@ def run(
     *,
     once: Annotated[
         bool,
-        Option("--once", help="Read what the streams contain now, then end; ignores [trigger]."),
+        Option("--once", help="Read the streams' current entries, then end; ignores [trigger]."),
     ] = False,
     metrics: Annotated[
         int | None,
         Option(min=0, max=65535, metavar="PORT", help="Serve metrics for Prometheus."),
     ] = None,
     metrics_host: Annotated[
-        str, Option(metavar="HOST", help="The address on which metrics are served.")
+        str, Option(metavar="HOST", help="The address that serves the metrics.")
     ] = "127.0.0.1",
     master: Master = None,
     set_: Set = None,
     verbose: Verbose = False,
 ) -> None:
-    """Compute a declaration's tables from the contents of its streams.
+    """Compute the tables of a pipeline from the entries of its streams.
 
     Tables of mode append and update continue from their checkpoints; tables of mode complete are
     computed again. The file is checked completely before Spark starts. With [trigger] interval the
     command runs until SIGTERM or Ctrl-C, which end it cleanly; a second signal ends it at once. On
-    a terminal it shows progress as a table; elsewhere it prints a line for each batch.
+    a terminal it shows progress as a table; otherwise it prints a line for each batch.
     """
     from headwater.spark.pipeline import Progress
 
@@ -129,8 +134,8 @@ def run(
 def status(file: File, *, as_json: Json = False, set_: Set = None) -> None:
     """Show the state of the tables: batches, rows and lag. Does not start Spark.
 
-    Lag is the number of entries that are not yet read, and the seconds since the oldest of them was
-    added.
+    Lag is the number of unread entries, and the time since the oldest of them was added, in
+    seconds.
     """
     from headwater.cli.pipeline_text import status_text
 
@@ -148,13 +153,13 @@ def quality(
     table: Annotated[
         str | None, Option(metavar="NAME", help="Only this table. [default: all]")
     ] = None,
-    last: Annotated[int, Option(min=1, help="Number of batches of a table.")] = 20,
+    last: Annotated[int, Option(min=1, help="Number of latest batches of each table.")] = 20,
     as_json: Json = False,
     set_: Set = None,
 ) -> None:
-    """Show how many rows of each batch violated an expectation, and what was done with them.
+    """Show how many rows of each batch violated an expectation, and were dropped or quarantined.
 
-    For the streamed tables that have expectations. Does not start Spark.
+    Covers streamed tables with expectations. Does not start Spark.
     """
     from headwater.cli.pipeline_text import quality_text
 
@@ -183,18 +188,18 @@ def backfill(
         Option(
             "--to",
             metavar="ID|TIME",
-            help="The last entry: an id, or a time that it is before. [default: where the table "
-            "begins]",
+            help="The last entry: an id, or a time before which it was added. [default: where the "
+            "table begins]",
         ),
     ] = None,
     master: Master = None,
     set_: Set = None,
     verbose: Verbose = False,
 ) -> None:
-    """Add entries from before a table began to the table, through its SQL, once.
+    """Add entries that are older than the table's beginning to the table, through its SQL.
 
     The entries come from the stream, and from the archive if there is one. Repeating a backfill of
-    the same range changes nothing. A range of which the table has already read a part is refused.
+    the same range changes nothing. A range that overlaps with what the table has read is refused.
     """
     from headwater.cli.pipeline_text import backfill_text
 
@@ -215,15 +220,15 @@ def repair(
         str | None,
         Option(
             metavar="ZONE",
-            help="The session's zone when the table was written. [default: that of the file]",
+            help="The session's time zone when the table was written. [default: the file's zone]",
         ),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be changed.")] = False,
     set_: Set = None,
 ) -> None:
-    """Correct the times by which a table is partitioned, if they were written in a session's zone.
+    """Correct the times by which a table is partitioned, if they were written in a session's time zone.
 
-    Earlier versions wrote such times in the zone spark.sql.session.timeZone without saying so, and
+    Earlier versions wrote such times in spark.sql.session.timeZone without recording the zone, and
     readers take them for UTC. Repeating the command changes nothing. Does not start Spark.
     """
     from headwater.cli.pipeline_text import repaired_text
@@ -241,20 +246,20 @@ def replay(
     file: File,
     *,
     dead: Annotated[
-        bool, Option("--dead", help="Replay dead letters. Required: there is nothing else.")
+        bool, Option("--dead", help="Replay dead letters. Required; nothing else can be replayed.")
     ] = False,
     source: Annotated[
-        str | None, Option(metavar="NAME", help="Only those of one source of the file.")
+        str | None, Option(metavar="NAME", help="Only dead letters of this source of the file.")
     ] = None,
     ids: Annotated[
         list[str] | None,
-        Option("--id", metavar="ID", help="A record's id; may be repeated."),
+        Option("--id", metavar="ID", help="The id of a dead letter; may be repeated."),
     ] = None,
     every: Annotated[bool, Option("--all", help="All dead letters.")] = False,
     all_groups: AllGroups = False,
     set_: Set = None,
 ) -> None:
-    """Deliver dead letters to their groups again, and remove their records."""
+    """Deliver the entries of dead letters to their groups again, and remove the dead letters."""
     if not dead:
         raise wrong("choose what to replay: --dead, with --all or --id")
     if bool(ids) == every:
@@ -272,14 +277,14 @@ def replay(
 def _load(file: Path, overrides: list[str] | None) -> Pipeline:
     try:
         import pyarrow as pa  # noqa: F401 - every declaration needs it
-        import pyspark.sql.types  # noqa: F401 - and this
+        import pyspark.sql.types  # noqa: F401 - every declaration needs it
     except ImportError as error:
         raise HeadwaterError(
             f"pipelines need Spark for Python ({error}): pip install 'headwater[spark]'"
         ) from error
     from headwater.spark.pipeline import load
 
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it also raises the errors that it logs
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j raises the errors that it logs
     return load(file, overrides=overrides or [])
 
 
@@ -294,11 +299,11 @@ def _print_made(made: list[Made]) -> None:
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that the first SIGINT or SIGTERM sets. A second one interrupts the run; the next
-    run repairs what that leaves unfinished.
+    """Yield an event that the first SIGINT or SIGTERM sets. A second one raises `KeyboardInterrupt`; the next
+    run repairs what this one leaves unfinished.
 
-    A thread sets it. The handler must not: `threading.Event.wait`, which the signal may interrupt, holds the
-    lock that `set` needs. `SimpleQueue.put` may be called in a handler.
+    A thread sets the event. The signal handler must not: `threading.Event.wait`, which the signal may interrupt,
+    holds the lock that `set` needs. `SimpleQueue.put` may be called in a handler.
     """
     stop = threading.Event()
     signals: SimpleQueue[int | None] = SimpleQueue()

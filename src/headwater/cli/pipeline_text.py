@@ -73,7 +73,7 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
 
 
 def repaired_text(table: str, zone: str, found: RepairedTimes, *, dry_run: bool) -> str:
-    """Return what a repair of partition values did, or would do."""
+    """Return the result of a repair of partition values as text; with ``dry_run``, what it would change."""
     if not found.columns:
         return f"{table}: no partition value is a time in a session's zone; nothing to repair"
     done = "would be" if dry_run else "are"
@@ -101,7 +101,9 @@ def status_text(status: PipelineStatus) -> str:
     for stream, count in status.dead_letters.items():
         lines.append(f"dead letters {stream}: {count:,}")
     for archived in status.archive:
-        trim = "" if archived.trimmable is None else f", needed from {archived.trimmable} on"
+        trim = ""
+        if archived.trimmable is not None:
+            trim = f", needed from {archived.trimmable} on by {archived.needed_by}"
         lines.append(
             f"archive {archived.stream}: up to {archived.end}, {archived.entries:,} entries, "
             f"{archived.bytes:,} bytes in {archived.files:,} files, {archived.waiting:,} entries waiting{trim}"
@@ -140,7 +142,7 @@ def _lag_words(lag: Lag) -> str:
 
 
 def quality_text(found: dict[str, list[BatchQuality]]) -> str:
-    """Return the batches of tables and what they violated as text."""
+    """Return the batches of each table, with their violated expectations, as text."""
     lines = [] if found else ["no streamed table has expectations"]
     for name, batches in found.items():
         lines.append(f"{name}:" + ("" if batches else " no batch yet"))
@@ -191,7 +193,7 @@ def live(progress: Progress) -> Iterator[Callable[[str], None]]:
 
 
 def progress_table(progress: Progress) -> Any:
-    """Return the tables of a run as a table of rich."""
+    """Return the progress of a run as a rich table, with a row for each table of the pipeline."""
     from rich.table import Table
 
     drawn = Table("table", "batch", "rows", "rows/s", "batch time", "held back", "behind")

@@ -1,8 +1,8 @@
-"""``headwater groups reset`` and ``headwater streams trim``: changes that move what groups get, with a preview.
+"""``headwater groups reset`` and ``headwater streams trim``: changes to what groups will read, with a preview.
 
-headwater groups reset orders billing --to 2026-11-23T09:30:00Z --dry-run
-headwater groups reset orders billing --back 100
-headwater streams trim orders --maxlen 100000
+headwater groups reset orders billing --back 100 --dry-run
+headwater groups reset orders billing --to 2026-11-23T09:30:00Z
+headwater streams trim orders --maxlen 100000 --dry-run
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 def _target(text: str) -> str:
-    """Return the id after which ``--to`` begins."""
+    """Parse ``--to``. Return the id after which the group continues."""
     if text in ("0", "$"):
         return text
     return _id(text) or f"{max(0, milliseconds_of(text, 'time') - 1)}-{2**64 - 1}"
 
 
 def _first(text: str) -> str:
-    """Return the id from which ``--minid`` keeps entries."""
+    """Parse ``--minid``. Return the first id that is kept."""
     return _id(text) or f"{milliseconds_of(text, 'time')}-0"
 
 
 def _id(text: str) -> str | None:
-    """Return an id that was typed, None for a time."""
+    """Return the id in ``text``; None if it is a time."""
     return entry_id(text) if text.replace("-", "").isdigit() else None
 
 
@@ -46,12 +46,12 @@ def reset(
         Option(
             parser=_target,
             metavar="ID|TIME|0|$",
-            help="After this id, at this time, at the beginning (0), or after the last entry ($).",
+            help="New position: after this id, at this time, at the beginning (0), or after the last entry ($).",
         ),
     ] = None,
     back: Annotated[
         int | None,
-        Option(min=1, metavar="N", help="So many entries before the present position."),
+        Option(min=1, metavar="N", help="New position: N entries before the current one."),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -60,7 +60,7 @@ def reset(
 ) -> None:
     """Set the position of a group.
 
-    Entries after the new position are delivered, again if they were delivered before; unread entries
+    Entries after the new position are delivered, even if they were delivered before. Unread entries
     before it are skipped. Pending entries stay pending.
     """
     from headwater.operations.positions import reset_back, reset_to, set_position
@@ -108,7 +108,7 @@ def trim(
 ) -> None:
     """Remove the oldest entries of a stream.
 
-    Shows how many entries are removed, and how many of them groups have not read or not settled.
+    Shows how many entries are removed, and how many of them each group has not read or not settled.
     """
     from headwater.operations.positions import trim as carry_out
     from headwater.operations.positions import trim_before, trim_to_length
@@ -125,7 +125,7 @@ def trim(
         return {"removed": removed}, f"{_entries(removed)} of {stream} removed"
 
     _Asked(
-        {**found._asdict(), "groups": [one._asdict() for one in found.groups]},
+        found._asdict(),
         lambda: _print_trim(found),
         f"Remove {_entries(found.removed)} of {stream}?",
         change,
@@ -144,16 +144,16 @@ def _entries(count: int) -> str:
 
 
 class _Asked(NamedTuple):
-    """A change with its preview: a document for programs, a text for people; and a question."""
+    """A change, its preview as a document (JSON, CSV) and as text, and the question to confirm it."""
 
     document: Mapping[str, object]
     preview: Callable[[], None]
     question: str
     change: Callable[[], tuple[dict[str, object], str]]
-    """Makes the change. Returns what became of the document, and what was done, as a text."""
+    """Makes the change. Returns fields to add to the document, and a text that says what was done."""
 
     def carry_out(self, output: OutputFormat, *, dry_run: bool, yes: bool) -> None:
-        """Show the preview, ask, make the change, and say what was done."""
+        """Show the preview, ask for confirmation, make the change, and print what was done."""
         if output is OutputFormat.TABLE:
             self.preview()
         if not (dry_run or yes):

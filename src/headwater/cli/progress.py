@@ -1,4 +1,4 @@
-"""What a long command is doing: on a terminal as a line that is renewed every second, and after Ctrl-C as its last one."""
+"""Progress of long commands: a line on the terminal that is updated every second, and the last state after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import Final, Self
 
 _SECONDS: Final = 1.0
-"""How often it is shown; nothing is shown of what takes less."""
+"""Interval between updates, in seconds. A command that takes less time shows no progress."""
 
 last: str | None = None
-"""What the command that was interrupted had done."""
+"""Progress of the interrupted command as text; None if no command was interrupted."""
 
 
 class Busy:
-    """Shows what is done and how much of it, within a ``with`` block, in which nothing else is printed. Call it to say so;
-    the seconds go on meanwhile."""
+    """Shows progress on standard error within a ``with`` block, in which nothing else may be printed. Call it to report
+    progress; the elapsed seconds are updated in between."""
 
     def __init__(self, what: str, *, silent: bool = False) -> None:
         self._what, self._done, self._total = what, 0, 0
@@ -46,15 +46,15 @@ class Busy:
             last = self.text()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Say what is done. More than was expected is all of it."""
+        """Report that ``done`` of ``total`` is done; ``what`` says what was done. ``total`` is raised to ``done``."""
         self._what, self._done, self._total = what, done, max(total, done)
 
     def add(self, done: int) -> None:
-        """Say that so much more is done."""
+        """Add ``done`` to the amount that is done."""
         self._done += done
 
     def text(self) -> str:
-        """Return what is done."""
+        """Return the progress as text, such as ``20 of 100 checked, 3 s``."""
         of = f" of {self._total:,}" if self._total else ""
         count = f"{self._done:,}{of} " if self._done or self._total else ""
         return f"{count}{self._what}, {time.monotonic() - self._began:.0f} s"

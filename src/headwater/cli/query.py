@@ -1,4 +1,4 @@
-"""Shared by the subcommands that query a store: its address, and the query itself."""
+"""Helpers of the subcommands that query a store: the option ``--url``, the connection, and the query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 DEFAULT_URL = "redis://localhost:6379"
 
 TIMEOUT_SECONDS = 10.0
-"""How long a store may take to reply."""
+"""Maximum time to wait for a reply of the store, in seconds."""
 
 Url = Annotated[
     str,
@@ -33,16 +33,16 @@ AllGroups = Annotated[
     bool,
     Option(
         "--all-groups",
-        help="Add deleted entries again even if other groups of the stream will read them too.",
+        help="Add deleted entries again even if other groups of the stream will also read them.",
     ),
 ]
 
 
 def query(url: str, operation: Operation[T], *, creates: bool = False, waits: bool = False) -> T:
-    """Run an operation on the store at ``url`` and return its result. ``creates``: a ``headwater:///`` url may name
-    a directory without a store. ``waits``: it waits for what others do, so its progress says nothing.
+    """Run an operation on the store at ``url`` and return its result. With ``creates``, a ``headwater:///`` url may
+    name a directory without a store. With ``waits``, no progress is shown: the operation waits for new entries.
 
-    Raises `HeadwaterError` if the store cannot be reached, and what the operation raises.
+    Raises `HeadwaterError` if the store cannot be reached, and the errors of the operation.
     """
     from headwater.groups.protocol.operation import run
 
@@ -66,11 +66,11 @@ def _counted(operation: Operation[T], busy: Busy) -> Operation[T]:
 
 
 TOGETHER = 100
-"""How many operations are run at once."""
+"""Number of operations that run together."""
 
 
 def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
-    """Run independent operations, many at a time, and return their results. Raises as `query`."""
+    """Run independent operations, many at a time, and return their results in order. Raises as `query`."""
     from headwater.groups.protocol.operation import batched, run_together
 
     found: list[T] = []
@@ -81,7 +81,7 @@ def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
 
 
 def _check_store(url: str) -> None:
-    """Raise `HeadwaterError` if ``url`` names a directory without a store: looking at one must not begin it."""
+    """Raise `HeadwaterError` if ``url`` names a directory without a store: a query must not create one."""
     if not url.startswith("headwater:"):
         return
     from headwater.client.embedded_url import parse_embedded
@@ -118,7 +118,7 @@ _REASONS = {
 
 
 def _unreachable(url: str, error: BaseException) -> HeadwaterError:
-    """Return the error for a lost connection, which says whether only one side speaks TLS."""
+    """Return the error for a lost connection. It says so if only one side uses TLS."""
     from headwater.client.direct import tls_advice
     from headwater.client.redaction import redacted
 
@@ -127,7 +127,7 @@ def _unreachable(url: str, error: BaseException) -> HeadwaterError:
 
 
 def _direct(url: str) -> closing[DirectConnection] | None:
-    """Connect without redis-py, if that is possible."""
+    """Connect without redis-py, which starts faster. Return None if the url or a cluster requires redis-py."""
     from headwater.client.direct import DirectConnection, NotDirect, is_direct
     from headwater.groups.protocol.operation import refused
 

@@ -1,4 +1,4 @@
-"""``headwater repair``: a whole store from a damaged one, without what cannot be read.
+"""``headwater repair``: recover a store from a damaged data directory, without what cannot be read.
 
 headwater repair data --to repaired --dry-run
 headwater repair data --to repaired
@@ -27,7 +27,7 @@ def repair(
     *,
     to: Annotated[
         Path,
-        Option("--to", metavar="NEWDIR", help="Where to; it must be empty or not exist."),
+        Option("--to", metavar="NEWDIR", help="Target directory; empty or not yet existing."),
     ],
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -35,9 +35,9 @@ def repair(
 ) -> None:
     """Recover a store from a damaged data directory.
 
-    Says first what is lost, by stream and ids: everything after a damaged record of the journal, and
-    entries on disk that cannot be read. The damaged directory is not changed. Restore a backup instead
-    if you have one.
+    First lists what is lost, by stream and ids: all changes after a damaged record of the journal, and
+    entries on disk that cannot be read. The damaged directory is not changed. If you have a backup,
+    restore it instead.
     """
     from headwater.persistence.repairing import plan_repair, repair_to
 
@@ -55,14 +55,15 @@ def repair(
         except OSError as error:
             raise failed("the repair", error, to) from error
         _delete(plan, to)
-    document = {**plan._asdict(), "lost": [one._asdict() for one in plan.lost], "done": changes}
-    document["unreadable"] = sum(len(ids) for _db, _key, ids in plan.unreadable)
+    unreadable = sum(len(ids) for _db, _key, ids in plan.unreadable)
+    cut = plan.cut and [*plan.cut]
+    document = {**plan._asdict(), "cut": cut, "unreadable": unreadable, "done": changes}
     said = f"repaired: {to} is a whole store without these; {directory} is unchanged"
     show([document], output, lambda: say(said) if changes else None)
 
 
 def _delete(plan: RepairPlan, directory: Path) -> None:
-    """Delete the entries that cannot be read."""
+    """Delete the entries that cannot be read from the repaired store."""
     if not plan.unreadable:
         return
     from headwater.client.sync.connect import connect

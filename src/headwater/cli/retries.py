@@ -1,4 +1,4 @@
-"""``headwater retries``: entries that wait for their retry.
+"""``headwater retries``: list entries that wait for a retry, and run them now.
 
 headwater retries list orders billing
 headwater retries run orders billing 1526569498055-0
@@ -18,7 +18,7 @@ from headwater.operations.times import length_of_time
 app = CommandGroup()
 
 MOST = 100_000
-"""How many entries ``--all`` runs at most."""
+"""Maximum number of entries that ``--all`` runs."""
 
 
 @app.add("list")
@@ -27,20 +27,17 @@ def list_retries(
     stream: StreamName,
     group: GroupName,
     *,
-    count: Annotated[int, Option(min=1, metavar="N", help="Number of entries.")] = 100,
+    count: Annotated[int, Option(min=1, metavar="N", help="List at most N entries.")] = 100,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """List entries that wait for their retry: when each is due, and how often it was delivered."""
+    """List entries that wait for a retry: id, time until each is due, delivery count."""
     from headwater.operations.retries import Retry, retries
 
     found = query(url, retries(stream, group, count=count))
-
-    def table() -> None:
-        rows = [(one.id, length_of_time(one.due_ms), str(one.deliveries)) for one in found]
-        print_table(("ID", "DUE IN", "DELIVERIES"), rows)
-
-    show([one._asdict() for one in found], output, table, Retry._fields)
+    titles = ("ID", "DUE IN", "DELIVERIES")
+    rows = [(one.id, length_of_time(one.due_ms), str(one.deliveries)) for one in found]
+    show(found, output, lambda: print_table(titles, rows), Retry._fields)
 
 
 @app.add()
@@ -51,13 +48,13 @@ def run(
         list[str] | None, Positional(metavar="ID…", parser=entry_id, help="Ids of entries.")
     ] = None,
     *,
-    every: Annotated[bool, Option("--all", help="All entries that wait.")] = False,
+    every: Annotated[bool, Option("--all", help="All that wait for a retry.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Let entries that wait for their retry be delivered now."""
+    """Make entries that wait for a retry due now."""
     from headwater.operations.actions import Selection
     from headwater.operations.actions import release as act
     from headwater.operations.retries import retries

@@ -1,7 +1,7 @@
-"""``headwater scheduled``: messages that are published later.
+"""``headwater scheduled``: list and cancel scheduled messages.
 
 headwater scheduled list orders
-headwater scheduled cancel orders 1526569498055-0
+headwater scheduled cancel orders 1526569498055-0 --dry-run
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ app = CommandGroup()
 def list_scheduled(
     stream: StreamName,
     *,
-    count: Annotated[int, Option(min=1, metavar="N", help="Number of messages.")] = 100,
+    count: Annotated[int, Option(min=1, metavar="N", help="List at most N messages.")] = 100,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """List scheduled messages, the first to be due first: id, when it is due, fields.
+    """List scheduled messages by due time: id, time until due, fields.
 
-    Also before a worker of the stream has run. Of a stream with partitions, name the partition.
+    No worker of the stream needs to have run. If the stream has partitions, name a partition.
     """
     from headwater.operations.scheduled import ScheduledMessage, scheduled
 
@@ -53,7 +53,7 @@ def list_scheduled(
         if len(found) > len(shown):
             say(f"… and {len(found) - len(shown):,} more (--count)")
 
-    show([one._asdict() for one in shown], output, table, ScheduledMessage._fields)
+    show(shown, output, table, ScheduledMessage._fields)
 
 
 @app.add()
@@ -64,9 +64,7 @@ def cancel(
         Positional(metavar="ID…", parser=entry_id, help="Ids of scheduled messages."),
     ] = None,
     *,
-    every: Annotated[
-        bool, Option("--all", help="All messages that are scheduled for the stream.")
-    ] = False,
+    every: Annotated[bool, Option("--all", help="All scheduled messages of the stream.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
@@ -74,7 +72,7 @@ def cancel(
 ) -> None:
     """Cancel scheduled messages. This cannot be undone.
 
-    A message that a worker publishes at this moment is published or cancelled, never both.
+    A message that a worker publishes at the same time is either published or cancelled, never both.
     """
     from headwater.operations.scheduled import ScheduledMessage, cancel_all, scheduled
 
@@ -90,8 +88,7 @@ def cancel(
     named = {*(ids or ())}
     chosen = [one for one in found if every or one.id in named]
     if dry_run or not chosen:
-        titles = ScheduledMessage._fields
-        show([one._asdict() for one in chosen], output, lambda: _preview(stream, chosen), titles)
+        show(chosen, output, lambda: _preview(stream, chosen), ScheduledMessage._fields)
         return
     what = "1 message" if len(chosen) == 1 else f"{len(chosen):,} messages"
     if not yes:

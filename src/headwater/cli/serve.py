@@ -1,6 +1,6 @@
 """``headwater serve``: serve a store on sockets, in the foreground.
 
-    headwater serve --port 0 --dir data --appendfsync always
+    headwater serve --dir data --appendfsync always
     headwater serve --config headwater.conf --maxclients 500
 
 Every setting of docs/reference/configuration.md can be given as ``--name value``. When the server is
@@ -34,11 +34,11 @@ def setting_option(name: str, metavar: str = "") -> Any:
 
 
 class FlagsCommand(click.Command):
-    """Leaves all words to `headwater.config.loading.flag_pairs`, which knows redis-server's rules; the parser has
-    the options for ``--help``."""
+    """A command that leaves all words to `headwater.config.loading.flag_pairs`, which follows redis-server's rules. Its
+    options are only declared for ``--help``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep the words, unless help is wanted."""
+        """Return the words unparsed, unless they ask for help."""
         super().parse_args(ctx, ["--help"] if {"-h", "--help"} & {*args} else [])
         ctx.args = args
         return args
@@ -53,7 +53,7 @@ def serve(
     appendonly: Annotated[str | None, setting_option("appendonly")] = None,
     appendfsync: Annotated[str | None, setting_option("appendfsync")] = None,
     config: Annotated[
-        Path | None, Option(metavar="FILE", help="Settings in redis.conf's syntax.")
+        Path | None, Option(metavar="FILE", help="File of settings, in redis.conf's syntax.")
     ] = None,
 ) -> None:
     """Serve a store until SIGTERM, SIGINT or SHUTDOWN.

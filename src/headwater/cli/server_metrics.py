@@ -1,10 +1,10 @@
 """``headwater serve --metrics HOST:PORT``: metrics and health of the server in this process.
 
-    /metrics   what `headwater exporter` serves
+    /metrics   the metrics of `headwater exporter`
     /healthz   200 while the event loop and the fsyncs of the journal make progress, and commands are answered
     /readyz    200 while, in addition, the content is loaded and writes are accepted
 
-Rule. Requests are answered in threads of their own, so that a server that hangs is reported as such.
+Rule. Separate threads answer these requests, so that a server that hangs is still reported.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger("headwater.metrics")
 BEAT_SECONDS = 1.0
 
 LATE_SECONDS = 10.0
-"""An event loop that has not run for this time is not healthy. No command takes that long."""
+"""Time after which an event loop that has not run is unhealthy, in seconds. No command takes that long."""
 
 
 class _Heartbeat:
-    """Shows that the event loop in which it was made runs."""
+    """Measures if the event loop in which it was created still runs."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -45,7 +45,7 @@ class _Heartbeat:
 
     @property
     def late(self) -> float:
-        """Seconds for which the loop is late; 0 if it is in time."""
+        """Seconds since the last beat if they exceed `LATE_SECONDS`, otherwise 0."""
         age = time.monotonic() - self._at
         return age if age > LATE_SECONDS else 0.0
 
@@ -54,7 +54,7 @@ class _Heartbeat:
 
 
 class _Pages:
-    """Answers about one server."""
+    """The pages of one server."""
 
     def __init__(self, server: Server, heartbeat: _Heartbeat) -> None:
         self._server = server
@@ -62,7 +62,7 @@ class _Pages:
         self._client = connect(node=server.node)
 
     def ask(self, operation: Operation[Any]) -> Any:
-        """Run an operation on the store, if its lock is free in time. Raises `HeadwaterError`."""
+        """Run an operation on the store. Raises `HeadwaterError` if its lock is not free within `LATE_SECONDS`."""
         lock = self._server.node.lock
         if not lock.acquire(timeout=LATE_SECONDS):
             raise HeadwaterError(f"the store has been busy for {LATE_SECONDS:g} s")
@@ -70,7 +70,7 @@ class _Pages:
         return run(self._client, operation)
 
     def healthy(self) -> tuple[bool, Mapping[str, object]]:
-        """Return whether everything that runs by itself makes progress."""
+        """Return whether the event loop and the journal make progress, and the document of ``/healthz``."""
         if problems := list(self._problems()):
             return False, {"status": "late", "problems": problems}
         return True, {"status": "ok"}
@@ -87,16 +87,16 @@ class _Pages:
                 yield f"the journal has not been flushed to disk for {late:.0f} s"
 
     def ready(self) -> tuple[bool, Mapping[str, object]]:
-        """Return whether the server can be used."""
+        """Return whether the server is healthy and can be used, and the document of ``/readyz``."""
         well, document = self.healthy()
         return readiness_page(self.ask, "not ready") if well else (well, document)
 
 
 @contextmanager
 def metrics_served(server: Server) -> Iterator[None]:
-    """Serve the metrics of a server that listens, at the address of its setting ``metrics``.
+    """Serve the metrics of a listening server within the block, at the address of its setting ``metrics``.
 
-    Raises `ListenError`.
+    Raises `ListenError` if the address cannot be used.
     """
     host, port = host_and_port(server.config.metrics, "metrics")
     heartbeat = _Heartbeat()

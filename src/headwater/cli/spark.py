@@ -1,4 +1,8 @@
-"""``headwater spark``: packages for a cluster's executors, and the environment of Spark's own programs."""
+"""``headwater spark``: packages for a cluster's executors, and the environment of Spark's own programs.
+
+headwater spark pack --output environment.tar.gz
+headwater spark env
+"""
 
 from __future__ import annotations
 
@@ -16,25 +20,25 @@ app = CommandGroup()
 def pack(
     output: Annotated[
         Path | None,
-        Option(help="The file to write; headwater-env.tar.gz, or headwater.zip with --py-files."),
+        Option(help="File to write: headwater-env.tar.gz, or headwater.zip with --py-files."),
     ] = None,
     with_: Annotated[
         list[str] | None,
         Option(
             "--with",
             metavar="NAME",
-            help="Also pack this installed distribution; may be repeated.",
+            help="Add this installed distribution; may be repeated.",
         ),
     ] = None,
     py_files: Annotated[
         bool,
         Option(
             "--py-files",
-            help="Write only Headwater, as plain Python, for executors that have its dependencies.",
+            help="Pack only Headwater, as plain Python, for executors that have its dependencies.",
         ),
     ] = False,
 ) -> None:
-    """Write an environment that --archives gives to the executors.
+    """Write a Python environment that Spark's --archives distributes to executors.
 
     It contains the installed Headwater with its compiled modules, redis-py, msgspec and pyarrow.
     Executors need the same Python version and the same kind of machine.
@@ -60,10 +64,10 @@ def pack(
 
 @app.add()
 def env() -> None:
-    """Print the environment variables with which Spark's own programs run, for a shell.
+    """Print the environment variables that Spark's own programs need, as shell commands.
 
     For example: eval "$(headwater spark env)" && spark-pipelines run. JAVA_HOME is the system's Java if it
-    is 17 or later, else the one that pip installed; variables that are set are kept.
+    is 17 or later, otherwise the Java installed by pip. Variables that are set already keep their values.
     """
     import os
     import shlex

@@ -1,7 +1,7 @@
-"""Hides what Spark prints while it starts.
+"""Hides the lines that Spark prints while it starts.
 
-The JVM writes these lines to the process's standard error before its log level can be set, so standard
-error becomes a pipe while Spark runs. A thread copies every other line to the real one at once.
+The JVM writes these lines to the process's standard error before its log level can be set, so standard error is
+replaced by a pipe while Spark runs. A thread immediately copies every other line to the real standard error.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _NOISE = re.compile(
     rb"|.* WARN NativeCodeLoader: Unable to load native-hadoop library"
     rb"|.* WARN Utils: (?:Your hostname, |Set SPARK_LOCAL_IP )"
 )
-"""Lines of Spark 4.0 and Java 17 at the start of every session. They say nothing about the run."""
+"""Lines that Spark 4.0 and Java 17 print at the start of every session. They are not about the run."""
 
 _READ_BYTES = 65_536
 _MOST_OF_A_LINE = 1_000_000
-"""A longer line is copied in pieces."""
+"""Maximum length of a line that is copied at once, in bytes; a longer line is copied in pieces."""
 _PATIENCE_SECONDS = 5.0
-"""For a standard error that takes nothing, such as a pager that was stopped."""
+"""Maximum time to wait for a standard error that accepts no data, such as a stopped pager, in seconds."""
 _STDERR = 2
 
 
 @contextmanager
 def quiet_start(*, verbose: bool) -> Iterator[None]:
-    """Copy standard error without Spark's startup lines within the block; with ``verbose``, change nothing."""
+    """Hide Spark's startup lines on standard error within the block. With ``verbose``, change nothing."""
     if verbose:
         yield
         return
@@ -49,14 +49,14 @@ def quiet_start(*, verbose: bool) -> Iterator[None]:
         yield
     finally:
         sys.stderr.flush()
-        # What was written so far is shown first. The JVM has the pipe until it ends, so the thread goes on.
+        # Wait until everything written so far is shown. The thread goes on: the JVM keeps the pipe until it ends.
         os.write(_STDERR, b"\n" + end)
         copied.wait(_PATIENCE_SECONDS)
         os.dup2(real, _STDERR)
 
 
 def _copy(source: int, target: int, end: bytes, copied: threading.Event) -> None:
-    """Copy lines, but not empty ones, until no process has the pipe open for writing; ``copied`` is set at
+    """Copy lines that are neither empty nor noise, until no process has the pipe open for writing. Set ``copied`` at
     the line ``end``."""
     rest = b""
     while chunk := os.read(source, _READ_BYTES):
@@ -72,7 +72,7 @@ def _copy(source: int, target: int, end: bytes, copied: threading.Event) -> None
 
 
 def _write(target: int, data: bytes) -> None:
-    """Write all of ``data``; if the reader of standard error is gone, drop it, so that Spark does not wait for
+    """Write all of ``data``. If the reader of standard error is gone, drop the data, so that Spark does not block on
     a full pipe."""
     try:
         while data:

@@ -1,6 +1,6 @@
-"""``headwater streams``, ``groups`` and ``lag``: what is in the store, and how far groups are behind.
+"""``headwater streams``, ``groups`` and ``lag``: list streams and groups, and the lag of groups.
 
-headwater streams list 'orders.*'
+headwater streams list 'orders.*' -o json
 headwater groups list orders
 headwater lag orders --max 30s
 """
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from headwater.groups.protocol.operation import Operation
     from headwater.operations.streams import GroupLag, StreamSummary
 
-streams_app = CommandGroup()
-groups_app = CommandGroup()
+app = CommandGroup()
+groups = CommandGroup()
 
 Pattern = Annotated[
-    str, Positional(metavar="PATTERN", help="Streams whose names match, such as 'orders.*'.")
+    str, Positional(metavar="PATTERN", help="Pattern of the streams' names, such as 'orders.*'.")
 ]
 
 
-@streams_app.add("list")
+@app.add("list")
 @watched
 def list_streams(
     pattern: Pattern = "*",
@@ -40,7 +40,7 @@ def list_streams(
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """List streams: entries, groups, pending entries, and what the slowest group has not read."""
+    """List streams: entries, groups, pending entries, and the unread entries of the slowest group."""
     _print_streams(query(url, _summaries(pattern)), output)
 
 
@@ -69,7 +69,7 @@ def _print_streams(found: list[StreamSummary], output: OutputFormat) -> None:
             if one.schedule is not None:
                 say(f"{quoted(one.stream)}: {one.schedule}: {_ticks(one)}")
 
-    show([one._asdict() for one in found], output, table, StreamSummary._fields)
+    show(found, output, table, StreamSummary._fields)
 
 
 def _ticks(one: StreamSummary) -> str:
@@ -92,10 +92,10 @@ def _age(lag_ms: int | None) -> str:
     return length_of_time(lag_ms) if lag_ms else "-"
 
 
-streams_app.add()(positions.trim)
+app.add()(positions.trim)
 
 
-@groups_app.add("list")
+@groups.add("list")
 @watched
 def list_groups(
     stream: Annotated[
@@ -119,36 +119,27 @@ def _lags(stream: str | None, group: str | None) -> Operation[list[GroupLag]]:
 def _print_groups(found: list[GroupLag], output: OutputFormat) -> None:
     from headwater.operations.streams import GroupLag
 
-    def table() -> None:
-        rows = [
-            (
-                one.stream,
-                one.group,
-                str(one.consumers),
-                f"{one.pending:,}",
-                number(one.delayed),
-                number(one.unread),
-                _age(one.lag_ms),
-                _age(one.oldest_pending_ms if one.pending else 0),
-            )
-            for one in found
-        ]
-        titles = (
-            "STREAM",
-            "GROUP",
-            "CONSUMERS",
-            "PENDING",
-            "DELAYED",
-            "UNREAD",
-            "LAG",
-            "OLDEST PENDING",
+    titles = (
+        *("STREAM", "GROUP", "CONSUMERS", "PENDING", "DELAYED", "UNREAD", "LAG"),
+        "OLDEST PENDING",
+    )
+    rows = [
+        (
+            one.stream,
+            one.group,
+            str(one.consumers),
+            f"{one.pending:,}",
+            number(one.delayed),
+            number(one.unread),
+            _age(one.lag_ms),
+            _age(one.oldest_pending_ms if one.pending else 0),
         )
-        print_table(titles, rows)
+        for one in found
+    ]
+    show(found, output, lambda: print_table(titles, rows), GroupLag._fields)
 
-    show([one._asdict() for one in found], output, table, GroupLag._fields)
 
-
-groups_app.add()(positions.reset)
+groups.add()(positions.reset)
 
 
 @watched
@@ -162,15 +153,15 @@ def lag(
             "--max",
             parser=duration,
             metavar="DURATION",
-            help="Exit with status 3 if the oldest unread entry is older, or unknown.",
+            help="Exit with status 3 if the oldest unread entry is older than this, or its age is unknown.",
         ),
     ] = None,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show how far the groups of a stream are behind.
+    """Show the lag of the groups of a stream.
 
-    In entries, and as the age of the oldest unread one.
+    Shows the number of unread entries, and the age of the oldest of them.
     """
     from headwater.common.durations import milliseconds
     from headwater.operations.streams import GroupLag
@@ -180,14 +171,11 @@ def lag(
         raise HeadwaterError(
             f"stream {stream!r} has no group {group!r}; `headwater groups list {stream}` lists them"
         )
-
-    def table() -> None:
-        rows = [(one.group, number(one.unread), _age(one.lag_ms)) for one in found]
-        print_table(("GROUP", "UNREAD", "LAG"), rows)
-
-    show([one._asdict() for one in found], output, table, GroupLag._fields)
+    rows = [(one.group, number(one.unread), _age(one.lag_ms)) for one in found]
+    titles = ("GROUP", "UNREAD", "LAG")
+    show(found, output, lambda: print_table(titles, rows), GroupLag._fields)
     if longest is not None:
         longest_ms = milliseconds(longest, what="--max", least_ms=0)
-        # What is unknown is not within the bound.
+        # An unknown lag counts as too long.
         if any(one.lag_ms is None or one.lag_ms > longest_ms for one in found):
             raise click.exceptions.Exit(UNHEALTHY)

@@ -1,6 +1,5 @@
-"""``headwater tail`` and ``headwater add``: look at the entries of a stream, and add one.
+"""``headwater tail`` and ``headwater add``: print the entries of a stream, and add one.
 
-headwater tail orders
 headwater tail orders -f --where 'total >= 100'
 headwater tail orders --from 10m -o json
 headwater add orders item=tea number=2
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from headwater.operations.entries import Condition, TextEntry
 
 BLOCK_MS = 5_000
-"""How long one read of ``-f`` waits."""
+"""Maximum time that one read of ``-f`` waits for new entries, in milliseconds."""
 
 
 def _start(text: str) -> str:
-    """Return the id after which ``--from`` begins."""
+    """Parse ``--from``. Return the id after which reading begins."""
     from headwater.common.moments import milliseconds_of
 
     if text.replace("-", "").isdigit():
@@ -37,7 +36,7 @@ def _start(text: str) -> str:
 
 
 def _condition(text: str) -> str:
-    """Check a condition. Raises `HeadwaterError`."""
+    """Check a condition and return it unchanged. Raises `HeadwaterError` if it is invalid."""
     from headwater.operations.entries import Condition
 
     Condition.parse(text)
@@ -45,7 +44,7 @@ def _condition(text: str) -> str:
 
 
 def _field(text: str) -> str:
-    """Check FIELD=VALUE. Raises `HeadwaterError`."""
+    """Check FIELD=VALUE and return it unchanged. Raises `HeadwaterError` if it is invalid."""
     name, equals, _value = text.partition("=")
     if not equals or not name:
         raise HeadwaterError(f"{text!r} is not a field: write FIELD=VALUE, such as item=tea")
@@ -56,7 +55,7 @@ def tail(
     stream: StreamName,
     *,
     count: Annotated[
-        int, Option("--count", "-n", min=0, metavar="N", help="Number of last entries.")
+        int, Option("--count", "-n", min=0, metavar="N", help="Print the last N entries.")
     ] = 10,
     since: Annotated[
         str | None,
@@ -64,7 +63,7 @@ def tail(
             "--from",
             parser=_start,
             metavar="ID|TIME",
-            help="All entries after this id, or from this time on, such as 10m or an ISO time, instead of the last ones.",
+            help="Print all entries after this id, or from this time on (such as 10m or an ISO time).",
         ),
     ] = None,
     where: Annotated[
@@ -72,12 +71,12 @@ def tail(
         Option(
             parser=_condition,
             metavar="'FIELD OP VALUE'",
-            help="Only entries with such a field; OP is one of = != < <= > >= and ~ (contains). Given "
-            "several times: all must fit.",
+            help="Only entries with such a field; OP is one of = != < <= > >= and ~ (contains). May be "
+            "repeated: all conditions must hold.",
         ),
     ] = None,
     follow: Annotated[
-        bool, Option("--follow", "-f", help="Go on with new entries, until Ctrl-C.")
+        bool, Option("--follow", "-f", help="Continue with new entries, until Ctrl-C.")
     ] = False,
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
@@ -105,7 +104,7 @@ def tail(
 def _print_from(
     url: str, stream: str, after: str, conditions: Sequence[Condition], output: OutputFormat
 ) -> str:
-    """Print the entries that exist after an id; return the id of the last one."""
+    """Print the existing entries after the id ``after``. Return the id of the last entry read."""
     from headwater.operations.entries import page_after
 
     while page := query(url, page_after(stream, after)):
@@ -142,19 +141,19 @@ def add(
     *,
     maxlen: Annotated[
         int | None,
-        Option(min=0, metavar="N", help="Trim the stream to about N entries afterwards."),
+        Option(min=0, metavar="N", help="Then trim the stream to about N entries."),
     ] = None,
     once: Annotated[
         str | None,
         Option(
-            metavar="NAME", help="Add it only if none was added under this name in the last day."
+            metavar="NAME", help="Add it only if no entry was added as NAME in the last 24 hours."
         ),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Add an entry to a stream.
 
-    Prints its id.
+    Prints the id of the entry.
     """
     from headwater.groups.settling.adding import add_once, add_one
     from headwater.groups.settling.settling import Addition

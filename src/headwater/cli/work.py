@@ -1,5 +1,6 @@
 """``headwater work``: run the consumers of an app.
 
+headwater work shop:app --workers 4
 headwater work shop.orders:app --workers 4 --grace 20s --health 127.0.0.1:9100
 """
 
@@ -23,7 +24,7 @@ Workers = Annotated[
         min=1,
         max=1024,
         metavar="N",
-        help="Number of processes, not counting the quarantine process.",
+        help="Number of worker processes, not counting the quarantine process.",
     ),
 ]
 Grace = Annotated[
@@ -40,7 +41,7 @@ Concurrency = Annotated[
         min=1,
         max=100_000,
         metavar="N",
-        help="Number of entries of each consumer that a process handles at a time. "
+        help="Number of entries of each consumer that a process handles at the same time. "
         "[default: as each consumer declares]",
     ),
 ]
@@ -52,11 +53,11 @@ Health = Annotated[
     str | None,
     Option(
         metavar="HOST:PORT",
-        help="Serve GET /healthz there, 200 while every worker makes progress, else 503, and GET "
-        "/metrics for Prometheus.",
+        help="Address that serves GET /healthz (200 while every worker makes progress, otherwise "
+        "503) and GET /metrics for Prometheus.",
     ),
 ]
-Level = Annotated[LogLevel, Option("--log-level", help="The lowest level that is logged.")]
+Level = Annotated[LogLevel, Option("--log-level", help="Minimum level of logged messages.")]
 Format = Annotated[
     LogFormat, Option("--log-format", help="Plain lines, or one JSON object per line.")
 ]
@@ -77,8 +78,8 @@ def work(
 
     The consumers run in worker processes; a process that dies is restarted. The quarantine process
     handles only suspected poison messages: those that were in flight when a process died. SIGINT
-    has the same effect as SIGTERM. On the first signal, running handlers may end within the grace
-    time and everything else is handed back; on the second, running ones are handed back too.
+    has the same effect as SIGTERM. On the first signal, running handlers may finish within the grace
+    time, and all other entries are handed back. On the second signal, running ones are too.
     """
     from headwater.common.durations import milliseconds
     from headwater.worker.observe.logs import configure_logging

@@ -187,7 +187,21 @@ class ClusterCalls:
 
 
 class OneNodeOnly:
-    """Methods of redis-py's clients that need a single node; each raises `ConfigError`."""
+    """The methods of redis-py's clients that need a single node: each raises `ConfigError`, except for pipelines that
+    are not transactions."""
+
+    connection_pool: Any
+    node_pipeline: Callable[[Any, Any], Any]
+    """Makes a pipeline over a client and its pool that sends each command to its node."""
+
+    def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Any:  # noqa: ARG002, FBT002
+        """Return a pipeline that sends each command to the node of its key.
+
+        Raises `ConfigError` if ``transaction`` is true.
+        """
+        if transaction:
+            refuse("a pipeline that is a transaction")
+        return self.node_pipeline(self, self.connection_pool)
 
     def transaction(self, *_args: Any, **_options: Any) -> NoReturn:
         refuse("transaction()")

@@ -26,6 +26,24 @@ READ_BYTES = 64 * 1024
 """Size of redis-py's read buffer. It is large because reading copies memory, not packets."""
 
 
+class PoolOfStore:
+    """The base class of both pools of connections to an embedded store. Closing the pool closes its handle on the
+    store."""
+
+    connections: type[Any]
+
+    def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
+        self.handle = handle
+        given = pool_options(kwargs)
+        super().__init__(connection_class=self.connections, handle=handle, **given)  # type: ignore[call-arg]
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            super().__del__()  # type: ignore[misc]  # a redis-py class follows
+        with suppress(Exception):
+            self.handle.close()
+
+
 class EmbeddedTransport(ABC):
     """Sends to a session and queues its output. Subclasses wait for the output, or feed a reader."""
 

@@ -13,7 +13,7 @@ Rule 6. A reply may take ``socket_timeout`` seconds longer than its command may 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,9 @@ from redis.retry import AbstractRetry
 
 from headwater.client.attempts import Sent, explain, may_try_again
 from headwater.client.drivers import Procedure
+from headwater.client.repeatable import Command
 from headwater.client.server_url import NodeAddress
+from headwater.client.silence import Silence
 
 
 class GuardedPolicy(AbstractRetry[Any]):
@@ -75,6 +77,32 @@ class GuardedPolicy(AbstractRetry[Any]):
         if 0 <= self._retries < failures:
             raise error
         return float(self._backoff.compute(failures))
+
+
+class Guarded:
+    """The common part of the two base classes that `guarded` puts before a connection class of redis-py."""
+
+    policy: type[GuardedPolicy]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._sent = Sent()
+        self._silence: Silence | None = None
+        """The silence of the current command and its reply, or of several that were sent together."""
+        super().__init__(*args, **kwargs)
+
+    @property
+    def retry(self) -> Any:
+        """The retry policy. Assigning one wraps it in a `GuardedPolicy`."""
+        return self._retry
+
+    @retry.setter
+    def retry(self, retry: AbstractRetry[Any]) -> None:
+        self._retry = self.policy(retry, self._sent)
+
+    def pack_commands(self, commands: Iterable[Iterable[Any]]) -> Any:
+        announced: list[Command] = [tuple(command) for command in commands]
+        self._sent.announced = announced
+        return super().pack_commands(announced)  # type: ignore[misc]  # a redis-py class follows
 
 
 def name_cluster(error: AskError, connection: Any) -> None:

@@ -32,9 +32,29 @@ from headwater.common.clock import Clock
 from headwater.errors import ConfigError
 
 if TYPE_CHECKING:
+    from headwater.journal.log.report import RecoveryReport
     from headwater.server.turn.node import Node
 
 C = TypeVar("C")
+
+
+class Recovered:
+    """The property that both clients add to redis-py's."""
+
+    @property
+    def recovery(self) -> RecoveryReport | None:
+        """Report of what was recovered, cut off or found suspicious when the embedded store was opened.
+        None for a client of a server, whose INFO has the numbers.
+
+        >>> from headwater import connect
+        >>> with connect("headwater://memory") as client:
+        ...     client.recovery
+        RecoveryReport(groups=0, cuts=(), notes=())
+        """
+        from headwater.client.embedded_opening import recovery_of  # the server's modules, 80 ms
+
+        return recovery_of(self)
+
 
 RESPONSE_SECONDS = 30.0
 """Default maximum time to wait for a reply, in seconds. A store does not reply while it replays its journal."""

@@ -1,6 +1,6 @@
-"""The commands on keys. A command is a function of a `Call`: it chooses first and then calls mutators.
+"""The commands on keys. A command is a function of a `Call`: it decides what to do, then calls mutators.
 
-A module is named after its command or its family: ``xclaim`` holds XCLAIM and XAUTOCLAIM, ``keys`` the
-commands on keys of any type, ``values`` strings, lists, sets and hashes. ``table`` declares all commands,
-those of the server included, and names their functions.
+A module is named after its command or family: ``xclaim`` has XCLAIM and XAUTOCLAIM, ``keys`` has the commands
+on keys of any type, ``values`` those on strings, lists, sets and hashes. ``table`` declares all commands,
+including those of the server, and names their functions.
 """

@@ -1,12 +1,12 @@
-"""`Call`, what a command receives, and `Wait`, what it may return.
+"""`Call`, the argument of a command, and `Wait`, a result that makes the client wait.
 
 Rule 1. A command is ``def xadd(call: Call) -> Wait | None``.
-Rule 2. A command chooses first: it parses, looks up, resolves ``*``, ``$``, ``~`` and the clock. Until
-        then it may raise `CommandError`: nothing has changed and no reply is written.
-Rule 3. Then it calls `Call.admit`, which asks the journal whether it can take the facts. Only after that
-        it calls mutators and writes the reply.
-Rule 4. A command that returns `Wait` or raises `ColdBlocks` (docs/adr/0003) has changed nothing. A reply that it
-        has begun is dropped.
+Rule 2. A command first decides what to do: it parses, looks up, and resolves ``*``, ``$``, ``~`` and the time.
+        In this phase it may raise `CommandError`: nothing has changed and no reply is written.
+Rule 3. Then it calls `Call.admit`, which asks if the journal can take the facts. Only after that does it call
+        mutators and write the reply.
+Rule 4. A command that returns `Wait` or raises `ColdBlocks` (docs/adr/0003) has changed nothing. If it has begun a
+        reply, the reply is dropped.
 
 See docs/adr/0001-call-and-reply.md.
 """
@@ -42,8 +42,8 @@ NO_SUCH_KEY = "ERR no such key"
 
 
 def shown(name: bytes) -> str:
-    """A name for an error text. It ends at its first NUL, as in Redis; the reply writer turns the rest
-    back into the same bytes.
+    """Return a name as text for an error. As in Redis, it ends at the first NUL. Bytes that are not UTF-8 become
+    surrogates, which the reply writer turns back into the same bytes.
 
     >>> shown(b"orders"), shown(b"orders\\x00eu")
     ('orders', 'orders')
@@ -54,14 +54,14 @@ def shown(name: bytes) -> str:
 class Wait:
     """The result of a command that has nothing to return yet and whose client may block.
 
-    The client waits for signals of ``keys`` in the call's database. ``timeout_ms`` 0 waits for ever. When
-    it is woken, ``arguments`` are run again from the start (``$`` is already replaced by an id).
-    ``recheck_at_ms`` is the steady time at which to run them without a signal, None for never. With
-    ``for_streams`` a signal counts only while the key holds a stream: XREAD goes on waiting if the key is
-    deleted or gets another type, XREADGROUP runs again and fails. With ``for_lists`` the key must hold a
-    list. ``at_timeout`` is the reply at the timeout, in RESP; None is a nil array. Clients that wait for a
-    key with the same ``alike`` wait for the same: what the first of them cannot use, none of them
-    can. ``group`` is set if the client waits only for new entries of that group.
+    The client waits for signals of ``keys`` in the call's database; ``timeout_ms`` 0 means no timeout. When the
+    client is woken, ``arguments`` are run again from the start (``$`` is already replaced by an id).
+    ``recheck_at_ms`` is the steady time at which they are run without a signal; None means never. With
+    ``for_streams``, a signal counts only while the key holds a stream: XREAD continues to wait if the key is
+    deleted or gets another type, whereas XREADGROUP runs again and fails. With ``for_lists``, the key must hold
+    a list. ``at_timeout`` is the reply at the timeout, in RESP; None is a nil array. Clients that wait for a
+    key with an equal ``alike`` can use the same signals: if the first of them finds nothing, none will.
+    ``group`` is set if the client waits only for new entries of that group.
     """
 
     def __init__(self, keys: list[bytes], timeout_ms: int, arguments: Arguments) -> None:
@@ -76,13 +76,13 @@ class Wait:
         self.group: ConsumerGroup | None = None
 
     def wakes_on(self, value: Value | None) -> bool:
-        """Return whether a signal of a key that now holds ``value`` wakes the client."""
+        """Return whether the client is woken by a signal of a key that holds ``value``."""
         if self.for_streams:
             return isinstance(value, StoredStream)
         return not self.for_lists or isinstance(value, deque)
 
     def finds_nothing(self, value: Value | None) -> bool:
-        """Return whether the command is known to find nothing in ``value``, the value of its key."""
+        """Return whether the command would certainly find nothing in ``value``, the current value of its key."""
         group = self.group
         return (
             group is not None
@@ -93,23 +93,23 @@ class Wait:
 
 
 Admission = Callable[[int], str | None]
-"""Reserves room in the journal for that many bytes of facts; returns None, or why it cannot."""
+"""Reserves room in the journal for a number of bytes of facts. Returns None, or the reason why it cannot."""
 
 
 def always_admitted(_size: int) -> str | None:
-    """The admission of a store without a journal."""
+    """Admit any number of bytes: the admission of a store without a journal."""
     return None
 
 
 _KEPT_KEY_BYTES = 256
-"""The longest key that `Call.key` caches after its command."""
+"""Maximum length of a key that `Call.key` keeps for the next command, in bytes."""
 
 Draw = Callable[[int], int]
-"""Returns a random number below its argument, uniformly. The server provides it, like the time."""
+"""Returns a uniformly distributed random number from 0 to below its argument. The server provides it."""
 
 
 def always_first(_below: int) -> int:
-    """The draw of a call without a source of random numbers."""
+    """Return 0: the draw of a call without a source of random numbers."""
     return 0
 
 
@@ -117,7 +117,7 @@ _DEFAULTS = StreamConfig()
 
 
 class StreamSettings:
-    """The settings of streams that commands read. CONFIG SET changes them in place."""
+    """The settings that commands on streams read. CONFIG SET changes them in place."""
 
     def __init__(self, config: StreamConfig = _DEFAULTS) -> None:
         self.max_entry_bytes = MAX_ENTRY_BYTES
@@ -134,11 +134,11 @@ class StreamSettings:
 
 
 class Call:
-    """What a command receives. A session has one `Call`, which all its commands use.
+    """The argument of a command: its request, its reply and the store. A session uses one `Call` for all commands.
 
-    ``db`` is the session's selected database, ``keyspace`` has all of them. ``may_block`` is False in
-    MULTI/EXEC and Lua, where a blocking command replies at once. ``now_ms`` is steady time, the time of
-    ages and of everything stored; ``wall`` converts it to times of the wall clock and back.
+    ``db`` is the session's selected database, ``keyspace`` has all databases. ``may_block`` is False in
+    MULTI/EXEC and Lua, where a blocking command replies at once. ``now_ms`` is steady time, which all ages
+    and stored times use; ``wall`` converts it to times of the wall clock and back.
     """
 
     def __init__(self, keyspace: Keyspace, reply: ReplyWriter) -> None:
@@ -150,24 +150,24 @@ class Call:
         self.reply = reply
         self.may_block = True
         self.offloads = False
-        """Whether the client can wait for an offloaded job (jobs.py)."""
+        """True if the client can wait for an offloaded job (jobs.py)."""
         self.admission: Admission = always_admitted
         self.settings = StreamSettings()
         self.draw: Draw = always_first
         self.spare: object = None
-        """An object that a command keeps for its next run."""
+        """An object that a command keeps to reuse it in its next run."""
         self._key = b""
         self.admitted = False
-        """Whether the current command has called `admit`: it may have changed something since."""
+        """True if the current command has called `admit`, and so may have changed something."""
         self.touches = True
-        """Whether looking up a key resets its idle time (CLIENT NO-TOUCH)."""
+        """True if looking up a key resets its idle time (CLIENT NO-TOUCH)."""
 
     def wall_ms(self) -> int:
-        """The time ``now_ms`` by the wall clock, in Unix ms: for new ids and for people."""
+        """Return ``now_ms`` as a time of the wall clock, in Unix milliseconds: for new ids and for people."""
         return self.now_ms + self.wall.ahead_ms
 
     def key(self, index: int) -> bytes:
-        """Argument ``index``, a key, as bytes. For a client that repeats a key, it is the same object."""
+        """Return argument ``index``, a key, as bytes: the same object as before if the client repeats a key."""
         arguments, key = self.arguments, self._key
         start, end = word_at(arguments.starts, index), word_at(arguments.ends, index)
         if not is_part(key, arguments.buffer, start, end):
@@ -177,7 +177,7 @@ class Call:
         return key
 
     def admit(self, size: int) -> None:
-        """Make sure that the journal can take ``size`` more bytes of facts, an upper bound.
+        """Make sure that the journal can take ``size`` more bytes of facts; ``size`` is an upper bound.
 
         Raises `NoRoom` with the error that `admission` returns. Must be called before the first mutator.
         """
@@ -188,25 +188,25 @@ class Call:
         self.admitted = True
 
     def modified(self, key: bytes, changes: int = 1) -> None:
-        """Break every WATCH of ``key``, and add ``changes`` to the counter that Redis calls dirty."""
+        """Break every WATCH of ``key``, and add ``changes`` to the counter of changes (Redis: dirty)."""
         self.db.touch(key)
         self.keyspace.dirty += changes
 
     def notify(self, kind: int, event: bytes, key: bytes, db: Database | None = None) -> None:
-        """Record a keyspace event for ``key``, of a class of `headwater.engine.keyspace.events`; ``db`` is needed
-        only if it is not the database of the call."""
+        """Record a keyspace event for ``key``. ``kind`` is its class, from `headwater.engine.keyspace.events`; ``db``
+        defaults to the database of the call."""
         if self.keyspace.notified & kind:
             index = self.db.index if db is None else db.index
             self.keyspace.events.append((index, event, key))
 
     def stream(self, key: bytes) -> StoredStream | None:
-        """The stream at ``key``, None if the key does not exist. Raises WRONGTYPE for another type."""
+        """Return the stream at ``key``, None if the key does not exist. Raises WRONGTYPE for another type."""
         value = self.db.lookup(key, self.now_ms)
         return None if value is None else self._checked(value)
 
     def read_stream(self, key: bytes) -> StoredStream | None:
-        """As `stream`, for commands that look up a key for reading in Redis: counts a hit or a miss, and
-        notifies of a miss."""
+        """Return the stream as `stream` does, and count a hit or a miss, with an event for a miss. For commands that
+        look up the key for reading in Redis."""
         value = self.db.lookup(key, self.now_ms)
         if value is None:
             self.missed(key)
@@ -223,14 +223,14 @@ class Call:
         raise CommandError(WRONGTYPE)
 
     def lookup(self, key: bytes) -> Value | None:
-        """The value at ``key``, None if the key does not exist. Resets the key's idle time."""
+        """Return the value at ``key``, None if the key does not exist. Resets the key's idle time."""
         value = self.db.lookup(key, self.now_ms)
         if value is not None and self.touches:
             self.db.use(key, value, self.now_ms)
         return value
 
     def read(self, key: bytes) -> Value | None:
-        """As `lookup`, for commands that only read: counts a hit or a miss, and notifies of a miss."""
+        """Return the value as `lookup` does, and count a hit or a miss, with an event for a miss."""
         value = self.lookup(key)
         if value is None:
             self.missed(key)
@@ -239,13 +239,13 @@ class Call:
         return value
 
     def missed(self, key: bytes) -> None:
-        """Count a miss of ``key``, and notify of it."""
+        """Count a miss of ``key`` and record its keyspace event."""
         self.keyspace.misses += 1
         self.notify(MISSED, b"keymiss", key)
 
     def create_stream(self, key: bytes) -> StoredStream:
-        """Create a stream at ``key``, configured by the settings. Writes two facts of `HEADROOM` and the key,
-        which the caller has admitted."""
+        """Create a stream at ``key``, configured by the settings. The caller has admitted two facts: twice `HEADROOM`
+        and the key."""
         stream = self.db.create_stream(key, self.keyspace.next_sid)
         stream.used_ms = self.now_ms
         begins, settings = stream.idempotency, self.settings

@@ -1,6 +1,6 @@
 """COPY.
 
-The copy of a stream has groups, pending entries, delays and idempotent producers of its own.
+The copy of a stream has its own groups, pending entries, delays and idempotent producers.
 
 Source: Redis's command page and db.c.
 """
@@ -46,7 +46,7 @@ def copy(call: Call) -> None:
 
 
 def _copy_options(call: Call) -> tuple[Database, bool]:
-    """The destination's database, and whether REPLACE is given."""
+    """Parse the options. Return the destination's database, and whether REPLACE is given."""
     arguments, target, replace = call.arguments, call.db, False
     index = 3
     while index < arguments.count:

@@ -24,7 +24,7 @@ def dbsize(call: Call) -> None:
 
 
 def swapdb(call: Call) -> None:
-    """SWAPDB index index → OK; a client that has selected one of the two sees the other's keys from now on."""
+    """SWAPDB index index → OK; clients that have selected one of the two databases then see the keys of the other."""
     first = _index(call.arguments, 1, "first")
     second = _index(call.arguments, 2, "second")
     if not (0 <= first < DATABASES and 0 <= second < DATABASES):
@@ -40,8 +40,8 @@ def swapdb(call: Call) -> None:
 
 
 def _watched_and_expired(call: Call, first: int, second: int) -> list[tuple[Database, bytes]]:
-    """Return the expired keys that clients watch in one of the databases. SWAPDB deletes them first: one expired
-    key instead of another, or of none, breaks no watch."""
+    """Return the expired keys that clients watch in one of the databases. SWAPDB deletes them first, so that
+    replacing a missing or expired key by an expired one does not break a WATCH."""
     pair = call.keyspace.databases[first], call.keyspace.databases[second]
     watched = {**pair[0].watched, **pair[1].watched}
     return [
@@ -82,13 +82,13 @@ def flushall(call: Call) -> None:
 
 
 def _count_freed(call: Call, keys: int) -> None:
-    """Count what is freed in slices as Redis does: within MULTI or a script only with ASYNC."""
+    """Count the keys as freed lazily when Redis does: always outside of MULTI and scripts, inside only with ASYNC."""
     if call.may_block or (call.arguments.count == 2 and call.arguments.token(1) == b"ASYNC"):
         call.keyspace.freed_lazily += keys
 
 
 def _check_flush(arguments: Arguments) -> None:
-    """Check the options. SYNC makes no difference: keys are removed at once and freed in slices."""
+    """Check the option. SYNC makes no difference: keys are always removed at once and freed in slices."""
     if arguments.count > 2 or (
         arguments.count == 2 and arguments.token(1) not in (b"ASYNC", b"SYNC")
     ):
@@ -96,7 +96,7 @@ def _check_flush(arguments: Arguments) -> None:
 
 
 def database_at(call: Call, index: int) -> Database:
-    """The database whose number is argument ``index`` of SELECT, MOVE or COPY. Raises `CommandError`."""
+    """Return the database whose number is argument ``index`` (SELECT, MOVE, COPY). Raises `CommandError`."""
     number = _int32(call.arguments, index)
     if not 0 <= number < DATABASES:
         raise CommandError("ERR DB index is out of range")
@@ -104,7 +104,7 @@ def database_at(call: Call, index: int) -> Database:
 
 
 def _int32(arguments: Arguments, index: int) -> int:
-    """An argument as a 32-bit integer (Redis: getIntFromObjectOrReply)."""
+    """Return an argument as a 32-bit integer (Redis: getIntFromObjectOrReply)."""
     number = arguments.integer(index)
     if not -_MAX_I32 - 1 <= number <= _MAX_I32:
         raise CommandError(_I32_RANGE)

@@ -1,8 +1,8 @@
 """Finds the command that a request names, and checks the number of its arguments.
 
-`KnownCommand` is a declaration of the command table prepared for this. Commands on keys have their
-function here; the server looks up those on sessions in `headwater.server.commands`. A subcommand's name
-is its container's and its own, ``XGROUP|CREATE``, as in Redis.
+`KnownCommand` is a declaration of the command table, prepared for dispatch. It has the function of a command on
+keys; the server looks up the functions of commands on sessions in `headwater.server.commands`. As in Redis, the name
+of a subcommand includes its container's: ``XGROUP|CREATE``.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ if not cython.compiled:  # memory_c.pxd has them in C
 Function = Callable[[Call], Wait | Job | None]
 
 FUNCTIONS: dict[bytes, Function] = functions_of("headwater.commands", on_session=False)
-"""The functions of the commands on keys, by name: ``XADD``, ``XGROUP|CREATE``."""
+"""Name of a command on keys (``XADD``, ``XGROUP|CREATE``) → its function."""
 
 _SHOWN_BYTES = 128
-"""How many bytes of its arguments the error of an unknown command repeats (Redis,
+"""Maximum number of bytes of the arguments that the error for an unknown command repeats (Redis,
 commandCheckExistence)."""
 
 
 class KnownCommand:
-    """A command or subcommand as requests are dispatched to it, made from its declaration.
+    """A command or subcommand, prepared for dispatch from its declaration.
 
     ``name`` is upper case: ``XGROUP|CREATE``. ``function`` is None for a command that acts on sessions
-    and services. The other attributes are those of ``command``, as numbers and flags that compiled code
-    reads without looking into Python objects.
+    and services. The other attributes repeat those of ``command`` as numbers and flags, which compiled code
+    reads without accessing Python objects.
     """
 
     def __init__(self, name: bytes, command: Command) -> None:
         self.name = name
         self.number = next(_numbers)
-        """One of `KNOWN_COUNT`."""
+        """Number of the command, from 0 to `KNOWN_COUNT` - 1."""
         self.typed = name
-        """The spelling that a client used last, in whatever case."""
+        """The last spelling of the name by a client, in any case."""
         self.command = command
         self.title = command.name
         self.function: Function | None = FUNCTIONS.get(name)
         self.arity = command.arity
         self.before_login = "no_auth" in command.flags
         self.while_loading = "loading" in command.flags
-        """Whether it runs before the store's content is loaded."""
+        """True if the command may run before the store's content is loaded."""
         self.never_queued = "no_multi" in command.flags
-        """Whether it is refused within MULTI."""
+        """True if the command is refused within MULTI."""
         self.writes = command.writes
         self.enlarges = "denyoom" in command.flags
-        """Whether it may take more memory. See `takes_memory`."""
+        """True if the command may need more memory. See `takes_memory`."""
         self.on_keys = "readonly" in command.flags or "write" in command.flags
         self.alone = not command.subcommands and b"|" not in name
-        """Whether the first argument alone identifies it."""
+        """True if the first argument of a request alone identifies the command."""
         self.subcommands: dict[bytes, KnownCommand] | None = None
         if command.subcommands:
             self.subcommands = {
@@ -72,8 +72,8 @@ class KnownCommand:
             }
 
     def takes_memory(self, arguments: Arguments) -> bool:
-        """Return whether a request may take more memory, and is refused beyond maxmemory. XSETTLE settles in any
-        case; only with ``TO`` it also adds entries."""
+        """Return whether a request may need more memory, so that it is refused above maxmemory. XSETTLE needs more
+        only with ``TO``, which adds entries."""
         takes = self.enlarges
         if takes and self.name == b"XSETTLE":
             takes = False
@@ -82,7 +82,7 @@ class KnownCommand:
         return takes
 
     def subcommand(self, arguments: Arguments) -> KnownCommand:
-        """The subcommand that argument 1 names. Raises `CommandError` if it is unknown."""
+        """Return the subcommand named by argument 1. Raises `CommandError` if it is unknown."""
         assert self.subcommands is not None
         found = self.subcommands.get(arguments.token(1))
         if found is None:
@@ -98,12 +98,12 @@ _known = {name: KnownCommand(name, command) for name, command in COMMANDS.items(
 KNOWN_COUNT = next(_numbers)
 """The number of commands and subcommands."""
 _spelled: dict[bytes, KnownCommand] = {}
-"""The commands by the spellings that clients used, in any case."""
+"""Spelling of a name by a client, in any case → the command."""
 _MOST_SPELLINGS = 1024
 
 
 def find_command(arguments: Arguments) -> KnownCommand:
-    """The command or subcommand that a request names.
+    """Return the command or subcommand that a request names.
 
     Raises `CommandError`, with Redis's texts, for an unknown name and for a wrong number of arguments.
     """
@@ -111,7 +111,7 @@ def find_command(arguments: Arguments) -> KnownCommand:
 
 
 def find_like(last: KnownCommand, arguments: Arguments) -> KnownCommand:
-    """As `find_command`, faster if the request repeats ``last``, the client's last command."""
+    """Return the command as `find_command` does, but faster if it is again ``last``, the client's last command."""
     if last.alone and is_part(
         last.typed, arguments.buffer, word_at(arguments.starts, 0), word_at(arguments.ends, 0)
     ):
@@ -120,7 +120,7 @@ def find_like(last: KnownCommand, arguments: Arguments) -> KnownCommand:
 
 
 def _named(arguments: Arguments) -> KnownCommand:
-    """The command of that name. Raises `CommandError` if it is unknown."""
+    """Return the command named by argument 0. Raises `CommandError` if it is unknown."""
     typed = arguments.bytes(0)
     found = _spelled.get(typed)
     if found is None:
@@ -134,7 +134,7 @@ def _named(arguments: Arguments) -> KnownCommand:
 
 
 def _checked(found: KnownCommand, arguments: Arguments) -> KnownCommand:
-    """The command or its subcommand. Raises `CommandError` if the number of arguments does not fit."""
+    """Return the command or its subcommand. Raises `CommandError` if the number of arguments is wrong."""
     count = arguments.count
     if found.subcommands is not None and count > 1:
         found = found.subcommand(arguments)

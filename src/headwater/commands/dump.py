@@ -48,7 +48,7 @@ def _answer(call: Call, payload: bytes) -> None:
 
 
 def _is_large(value: Value) -> bool:
-    """Return whether dumping the value takes long enough for an offloaded job."""
+    """Return whether the value is so large that an offloaded job dumps it."""
     if isinstance(value, StoredStream):
         parts = value.length + value.idempotency.tracked
         parts += sum(len(group.pel) + len(group.by_cid) for group in value.groups.values())
@@ -57,7 +57,7 @@ def _is_large(value: Value) -> bool:
 
 
 def _snapshot(value: Value) -> StreamSnapshot | Image:
-    """The present value; later changes do not affect it."""
+    """Return a copy of the current value that later changes do not affect."""
     if isinstance(value, StoredStream):
         return StreamSnapshot(value)
     if isinstance(value, dict):
@@ -68,7 +68,7 @@ def _snapshot(value: Value) -> StreamSnapshot | Image:
 
 
 def _payload(value: StreamSnapshot | Image, form: str, wall: WallOffset) -> Steps[bytes]:
-    """The bytes of DUMP, in the format ``form``."""
+    """Return the payload of DUMP in the format ``form`` (dump-format)."""
     image: Image
     if isinstance(value, StreamSnapshot):
         image = yield from image_of(value)
@@ -82,7 +82,7 @@ def _payload(value: StreamSnapshot | Image, form: str, wall: WallOffset) -> Step
 
 
 def _sorted(members: list[bytes]) -> Steps[list[bytes]]:
-    """The members in byte order, so that equal sets have equal payloads."""
+    """Return the members in byte order, so that equal sets have equal payloads."""
     parts = []
     for at in range(0, len(members), _SORTED_AT_ONCE):
         parts.append(sorted(members[at : at + _SORTED_AT_ONCE]))

@@ -42,8 +42,8 @@ def pexpireat(call: Call) -> None:
 
 
 def moment(call: Call, index: int, unit_ms: int, *, since_ms: int | None, command: str) -> int:
-    """The steady time that an argument means: relative to the steady time ``since_ms``, or a Unix time if
-    that is None. Raises `CommandError` if it does not fit into 64 bits."""
+    """Return argument ``index`` as a steady time. It is relative to the steady time ``since_ms`` or, if that is None,
+    a Unix time. Raises `CommandError` if the time does not fit into 64 bits."""
     at_ms = call.arguments.integer(index) * unit_ms
     if not -_MAX_I64 - 1 <= at_ms <= _MAX_I64 - (since_ms or 0):
         raise CommandError(f"ERR invalid expire time in '{command}' command")
@@ -51,7 +51,7 @@ def moment(call: Call, index: int, unit_ms: int, *, since_ms: int | None, comman
 
 
 def end_of(call: Call, index: int, unit_ms: int, absolute: bool, command: str) -> int:
-    """The steady time at which a key will expire, from argument ``index``. Raises `CommandError`."""
+    """Return the steady time of the expiry in argument ``index``, which must be positive. Raises `CommandError`."""
     if call.arguments.integer(index) <= 0:
         raise CommandError(f"ERR invalid expire time in '{command}' command")
     since_ms = None if absolute else call.now_ms
@@ -72,7 +72,7 @@ def _expire(call: Call, command: str, unit_ms: int, *, since_ms: int | None) -> 
 
 
 def let_expire(call: Call, key: bytes, at_ms: int) -> None:
-    """Set the expiry of an existing key to the steady time ``at_ms``, or delete it if that has passed. The
+    """Set the expiry of an existing key to the steady time ``at_ms``, or delete the key if that time has passed. The
     caller has admitted `HEADROOM` and the key."""
     if at_ms <= call.now_ms:
         delete_key(call, key)
@@ -97,7 +97,7 @@ def _conditions(arguments: Arguments) -> set[bytes]:
 
 
 def _allowed(conditions: set[bytes], current: int | None, at_ms: int) -> bool:
-    """Return whether the conditions of EXPIRE hold; a key without an expiry counts as expiring last."""
+    """Return whether the conditions of EXPIRE hold. A key without an expiry counts as expiring after all others."""
     if b"NX" in conditions and current is not None:
         return False
     if b"XX" in conditions and current is None:
@@ -145,7 +145,7 @@ def pexpiretime(call: Call) -> None:
 
 
 def _tell(call: Call, unit_ms: int, shown_ms: Callable[[int], int]) -> None:
-    """Reply with a key's expiry, converted by ``shown_ms`` from its steady time."""
+    """Reply with a key's expiry in units of ``unit_ms``. ``shown_ms`` converts it from steady time."""
     key = call.arguments.bytes(1)
     if seen(call, key) is None:
         call.reply.integer(_NO_KEY)

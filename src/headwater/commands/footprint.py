@@ -1,8 +1,8 @@
-"""The memory that a value takes in this process, with everything that it owns (MEMORY USAGE).
+"""The memory that a value occupies in this process, including everything that it owns (MEMORY USAGE).
 
-All objects that it refers to are measured. Of a container with many elements, an evenly spread sample is
-measured and scaled up. The allocator's overhead is not visible from Python: the result is the memory that
-was requested, which is within a few percent of the memory in use.
+All objects that the value refers to are measured. Of a container with many elements, an evenly spread sample is
+measured and scaled up. The allocator's overhead is not visible from Python, so the result is the requested
+memory, which is within a few percent of the memory in use.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from headwater.engine.redis_nodes.nodes import Weighing
 from headwater.engine.tier.sealing import Sealing
 
 DEFAULT_SAMPLES = 128
-"""Elements of a container that are measured. Redis measures 5; blocks here differ more in size."""
+"""Number of elements measured in a container. Redis measures 5; the blocks of Headwater differ more in size."""
 
 MANY = 5_000
 FEW_SAMPLES = 8
-"""After this many elements, `FEW_SAMPLES` of each further container are measured. Otherwise deeply nested
+"""After `MANY` elements, only `FEW_SAMPLES` elements of each further container are measured. Otherwise deeply nested
 containers would block the server for too long."""
 
 SLOT_BYTES = 104
-"""What a key costs in its database in addition to key and value: a place in a dictionary, at most two
-thirds of which is used, and one in the order of keys."""
+"""Memory for a key in its database, in bytes, in addition to key and value: a place in a dictionary, which is at most
+two thirds full, and a place in the order of keys."""
 
 _OUTSIDE = (
     type,
@@ -54,11 +54,11 @@ _OUTSIDE = (
 _SMALL_INT = 256
 _OBJECT_SLOT = 8
 _OBJECT_HEADER = 16
-"""An object's attributes are in a separate array, which getsizeof does not include."""
+"""Size of the array of an object's attributes, which getsizeof does not include: its header, and each slot."""
 
 
 def footprint(value: object, *, samples: int = DEFAULT_SAMPLES) -> int:
-    """The bytes of ``value`` and of what it owns; ``samples`` 0 measures every element.
+    """Return the size of ``value`` and of what it owns, in bytes. ``samples`` 0 measures every element.
 
     >>> footprint(b"x" * 1000) >= 1000
     True
@@ -69,8 +69,8 @@ def footprint(value: object, *, samples: int = DEFAULT_SAMPLES) -> int:
 
 
 def _bytes_within(value: object) -> list[object]:
-    """The bytes objects in the fields of a compiled object. `gc.get_referents` omits them, because they
-    cannot be part of a reference cycle."""
+    """Return the ``bytes`` and ``bytearray`` objects in the fields of a compiled object. `gc.get_referents` omits them,
+    because they cannot be part of a reference cycle."""
     if type(value).__dictoffset__:
         return []
     found = (
@@ -82,7 +82,7 @@ def _bytes_within(value: object) -> list[object]:
 
 
 class _Walk:
-    """One measurement; no object is counted twice."""
+    """One measurement, in which each object is counted once."""
 
     def __init__(self, samples: int) -> None:
         self._samples = samples
@@ -91,7 +91,7 @@ class _Walk:
         """Keeps objects alive, so that no id is reused during the walk."""
 
     def size(self, value: object) -> float:
-        """The bytes of ``value`` and of what it owns, 0 if it was counted before."""
+        """Return the size of ``value`` and of what it owns, in bytes; 0 if it was counted before."""
         if value is None or isinstance(value, (bool, *_OUTSIDE)) or id(value) in self._seen:
             return 0.0
         if isinstance(value, int) and 0 <= value <= _SMALL_INT:

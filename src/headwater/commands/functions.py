@@ -1,4 +1,4 @@
-"""The functions that the declarations of the command table name, found once, at import."""
+"""Finds the functions that the declarations of the command table name, once, at import."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headwater.commands.table import Command, every_command
 
 
 def functions_of(package: str, *, on_session: bool) -> dict[bytes, Callable[..., Any]]:
-    """The functions in the modules of ``package``, by their command's name: ``XADD``,
+    """Return the functions in the modules of ``package``, by the names of their commands: ``XADD``,
     ``XGROUP|CREATE``.
 
-    ``on_session`` chooses the commands that act on sessions and services; the others act on keys.
-    Raises `ImportError` for a declaration that names a function that does not exist.
+    ``on_session`` selects the commands on sessions and services, otherwise those on keys. Raises `ImportError` if a
+    declaration names a function that does not exist.
     """
     return {
         command.name.upper().encode(): _function_of(command, package)

@@ -1,8 +1,8 @@
 """Redis's glob patterns: ``*``, ``?``, ``[abc]``, ``[^a-z]``, ``\\`` before a literal character.
 
-Matching backtracks to the last ``*`` only. That is enough: if an earlier star matched more, less would be
-left for the rest. So the work is at most pattern length times text length, without recursion
-(CVE-2022-36021, CVE-2024-31228), and the number of steps is limited as well.
+Matching backtracks to the last ``*`` only. That suffices: if an earlier star matched more, less text would be
+left for the rest. The work is at most pattern length times text length, without recursion (CVE-2022-36021,
+CVE-2024-31228), and the number of steps is limited too.
 
 As in Redis, a star does not match an empty text; KEYS and SCAN treat a lone ``*`` as all keys.
 """
@@ -16,10 +16,10 @@ from functools import lru_cache
 from headwater.errors import CommandError
 
 MAX_STEPS = 1_000_000
-"""Most comparisons for one text: enough for a pattern of 1,000 bytes on a key of 1,000 bytes."""
+"""Maximum number of comparisons for one text: enough for a pattern of 1,000 bytes on a key of 1,000 bytes."""
 
 _MAX_COMPILED_BYTES = 1024
-"""The longest pattern that is compiled to a regular expression, at 2 µs a byte."""
+"""Maximum length of a pattern that is compiled to a regular expression, in bytes; compiling takes 2 µs per byte."""
 
 _STAR = 0x2A
 _ANY = 0x3F
@@ -65,7 +65,7 @@ def matches(pattern: bytes, text: bytes) -> bool:
 
 
 def _one(pattern: bytes, at: int, byte: int) -> int:
-    """The position after the element at ``at`` if that matches ``byte``, else 0."""
+    """Return the position after the element at ``at`` if that matches ``byte``, else 0."""
     element = pattern[at]
     if element == _ANY:
         return at + 1
@@ -78,14 +78,14 @@ def _one(pattern: bytes, at: int, byte: int) -> int:
 
 
 def _class(pattern: bytes, at: int, byte: int) -> int:
-    """As `_one`, for a class, whose ``[`` is before ``at``."""
+    """Match a class, whose ``[`` is before ``at``. Return the position after it if it matches ``byte``, else 0."""
     negated, ranges, end = _ranges(pattern, at)
     return end if any(low <= byte <= high for low, high in ranges) != negated else 0
 
 
 def _ranges(pattern: bytes, at: int) -> tuple[bool, list[tuple[int, int]], int]:
-    """Return whether a class is negated, its ranges, and the position after it. A class without ``]`` ends with
-    the pattern."""
+    """Parse a class. Return whether it is negated, its ranges, and the position after it. A class without ``]`` ends
+    with the pattern."""
     negated = at < len(pattern) and pattern[at] == _NOT
     if negated:
         at += 1
@@ -107,9 +107,9 @@ def _ranges(pattern: bytes, at: int) -> tuple[bool, list[tuple[int, int]], int]:
 
 
 def select(pattern: bytes, texts: Sequence[bytes]) -> list[bytes]:
-    """The ``texts`` that ``pattern`` matches, in their order.
+    """Return the ``texts`` that ``pattern`` matches, in their order.
 
-    As `matches`, except for a lone ``*``, in the fastest way for the pattern: 100,000 keys take about
+    Equivalent to `matches` except for a lone ``*``, which matches every text, but faster: 100,000 keys take about
     20 ms in plain Python. Raises `CommandError` as `matches` does.
 
     >>> select(b"order*", [b"orders", b"order", b"users"])
@@ -134,7 +134,7 @@ def select(pattern: bytes, texts: Sequence[bytes]) -> list[bytes]:
 
 
 def literal(pattern: bytes) -> bytes | None:
-    """The only text that ``pattern`` matches; None if it may match several."""
+    """Return the only text that ``pattern`` matches; None if it may match several."""
     return None if _has_special(pattern) else pattern
 
 
@@ -144,8 +144,8 @@ def _has_special(pattern: bytes) -> bool:
 
 @lru_cache(maxsize=64)
 def _expression(pattern: bytes) -> re.Pattern[bytes]:
-    """The pattern as a regular expression. The part between two stars is an atomic group: it is searched
-    once, from left to right, without backtracking (see above)."""
+    """Return the pattern as a regular expression. The part between two stars is an atomic group, which is searched
+    once from left to right, without backtracking (see above)."""
     parts = [b""]
     at = 0
     while at < len(pattern):
@@ -169,7 +169,7 @@ def _expression(pattern: bytes) -> re.Pattern[bytes]:
 
 
 def _class_expression(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """A class, whose ``[`` is before ``at``, as a regular expression, and the position after it."""
+    """Return a class, whose ``[`` is before ``at``, as a regular expression, and the position after it."""
     negated, ranges, end = _ranges(pattern, at)
     listed = b"".join(b"\\x%02x-\\x%02x" % pair for pair in ranges)
     if listed:

@@ -1,6 +1,6 @@
-"""What XREADGROUP reads from one stream: new and idle entries of the group, or a consumer's pending entries.
+"""Reads of XREADGROUP from one stream: new and idle entries of the group, or a consumer's pending entries.
 
-A read is planned first; after the command is admitted, it is carried out (`GroupRead.give`).
+A read is planned first (`GroupRead.plan`). After the command is admitted, it is carried out (`GroupRead.give`).
 """
 
 from __future__ import annotations
@@ -29,54 +29,54 @@ if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import new_words, push_id, push_word, word_at
 
 _NONE = array("Q")
-"""No claims; nothing is ever added to it."""
+"""An empty array of claims, to which nothing is ever added."""
 
 _NOTHING: list[Any] = []
-"""No entries or blocks; nothing is ever added to it."""
+"""An empty list of entries or blocks, to which nothing is ever added."""
 
 RECORD_BYTES = 32
-"""The size of a record of the fact `owned`."""
+"""Size of a record of the fact `owned`, in bytes."""
 
 _ENTRY_HEADER = len(b"*2\r\n")
 
 _NO_AGE_BYTES = len(b":0\r\n:0\r\n")
-"""The bytes that CLAIM adds to a new entry: idle time and delivery count."""
+"""Number of bytes that CLAIM adds to the reply for a new entry: idle time and delivery count."""
 
 
 class GroupRead:
-    """One stream of an XREADGROUP: base of `GroupDelivery` and `History`.
+    """The read of one stream by an XREADGROUP; base class of `GroupDelivery` and `History`.
 
-    The consumer is created, if it does not exist, once the command is admitted.
+    A consumer that does not exist is created once the command is admitted.
     """
 
     def begin(self, call: Call, key: bytes, group: ConsumerGroup, name: bytes) -> None:
-        """Set whom the read is for: a consumer of ``group``, a group of the stream at ``key``."""
+        """Set the reader: the consumer ``name`` of ``group``, a group of the stream at ``key``."""
         self.call = call
         self.key = key
         self.group = group
         self.name = name
         self.consumer = group.consumers.get(name)
         self.missed: list[SealedBlock] = _NOTHING
-        """The blocks on disk that the plan needs, apart from those of `spans`."""
+        """Blocks on disk that the plan needs in addition to those of `spans`."""
 
     def plan(self, limits: ReadLimits) -> bool:
-        """Choose the entries; return whether the reply includes this stream."""
+        """Choose the entries. Return whether the reply includes this stream."""
         raise NotImplementedError
 
     def fact_bytes(self) -> int:
-        """An upper bound for the facts of what was planned, in bytes."""
+        """Return an upper bound for the facts of the plan, in bytes."""
         raise NotImplementedError
 
     def most_fact_bytes(self, limits: ReadLimits) -> int:
-        """The same for a read that cannot be planned yet."""
+        """Return an upper bound for the facts of a read that is not planned yet, in bytes."""
         raise NotImplementedError
 
     def give(self, reply: ReplyWriter) -> None:
-        """Deliver what was planned and write it to ``reply``."""
+        """Deliver the planned entries and write them to ``reply``."""
         raise NotImplementedError
 
     def spans(self) -> list[Span]:
-        """The spans that `give` will read."""
+        """Return the spans that `give` will read."""
         return []
 
     def forget(self) -> None:
@@ -84,31 +84,31 @@ class GroupRead:
         raise NotImplementedError
 
     def recheck_at_ms(self) -> int | None:
-        """The steady time at which a read that waits must run again without a signal; None for never."""
+        """Return the steady time at which a waiting read must run again without a signal; None means never."""
         return None
 
     def consumer_bytes(self) -> int:
-        """An upper bound for the facts of `ensure_consumer`, in bytes."""
+        """Return an upper bound for the facts of `ensure_consumer`, in bytes."""
         return HEADROOM + len(self.name) if self.consumer is None else 0
 
     def pending_after(self) -> int:
-        """An upper bound for the number of pending entries after earlier reads of this stream in the same
-        command."""
+        """Return an upper bound for the number of the group's pending entries after earlier reads of this stream by the
+        same command."""
         return self.group.pel.length + self.group.stream.length
 
     def ensure_consumer(self) -> GroupConsumer:
-        """The consumer, created if it does not exist."""
+        """Return the consumer, which is created if it does not exist."""
         if self.consumer is None:
             self.consumer = ensure_consumer(self.call, self.group, self.name)
         return self.consumer
 
     def mark_seen(self) -> None:
-        """Set the consumer's seen time, which no other fact of this command sets."""
+        """Set the consumer's seen time, for a command that records no other fact about the consumer."""
         self.group.see(self.ensure_consumer(), self.call.now_ms)
 
 
 def ensure_consumer(call: Call, group: ConsumerGroup, name: bytes) -> GroupConsumer:
-    """The consumer of that name, created if it does not exist."""
+    """Return the consumer ``name`` of ``group``, which is created if it does not exist."""
     consumer = group.consumers.get(name)
     if consumer is None:
         consumer = group.create_consumer(name, group.next_cid, call.now_ms)
@@ -118,18 +118,18 @@ def ensure_consumer(call: Call, group: ConsumerGroup, name: bytes) -> GroupConsu
 
 
 class GroupDelivery(GroupRead):
-    """A read of ``>``: with CLAIM (``claim_ms`` ≥ 0) idle entries first, then new ones."""
+    """A read of ``>``: with CLAIM (``claim_ms`` ≥ 0) first idle entries, then new ones."""
 
     def __init__(self) -> None:
         self.noack = False
         self.claim_ms = -1
         self.claims = _NONE
-        """Four words for each entry that CLAIM takes over: ms, seq, idle time and delivery count, the
-        latter two from before the claim."""
+        """Four words for each entry that CLAIM takes over: ms, seq, and the idle time and delivery count before the
+        claim."""
         self.wires: list[bytes] = _NOTHING
-        """The claimed entries, as their reply bytes."""
+        """The claimed entries, encoded for the reply."""
         self.entries: NewEntries | None = None
-        """The new entries; None if there are none."""
+        """The new entries; None if no entry is new."""
         self.new = 0
         """The number of new entries."""
 
@@ -166,8 +166,8 @@ class GroupDelivery(GroupRead):
         return self.consumer_bytes() + 2 * HEADROOM + claims * RECORD_BYTES
 
     def _claim(self, share: Share) -> None:
-        """Claim released entries in the order of release, then owned ones from the longest idle, while they
-        are idle enough.
+        """Claim released entries in the order of their release, then owned entries from the longest idle on, as long as
+        they are idle enough.
 
         An entry that the stream no longer has is skipped and stays pending.
         """
@@ -182,7 +182,7 @@ class GroupDelivery(GroupRead):
             at = walk.next()
 
     def _take(self, at: int, share: Share) -> bool:
-        """Claim one record; False if neither it nor any later one may be claimed."""
+        """Claim the record at ``at``. Return False if neither it nor any later record may be claimed."""
         pel, claims = self.group.pel, self.claims
         idle = self.call.now_ms - pel.time(at)
         if idle < self.claim_ms or share.full():
@@ -224,7 +224,7 @@ class GroupDelivery(GroupRead):
             entries.write_four(reply)
 
     def _claimed_records(self) -> array[int]:
-        """The claims as records for `ConsumerGroup.own`."""
+        """Return the claims in the form of records for `ConsumerGroup.own`."""
         records = new_words(_NONE, 0)
         for base in range(0, 4 * len(self.wires), 4):
             push_id(records, word_at(self.claims, base), word_at(self.claims, base + 1))
@@ -233,8 +233,8 @@ class GroupDelivery(GroupRead):
         return records
 
     def recheck_at_ms(self) -> int | None:
-        """Return when the oldest pending entry that the stream still has will be idle enough; if there is none,
-        after a min-idle-time, but at the earliest after `SHORTEST_RECHECK_MS`."""
+        """Return the steady time at which the oldest pending entry that the stream still has will be idle enough. If
+        the stream has none of them, return the time after a min-idle-time, but at least `SHORTEST_RECHECK_MS`."""
         if self.claim_ms < 0:
             return None
         pel, log = self.group.pel, self.group.stream.log
@@ -245,33 +245,33 @@ class GroupDelivery(GroupRead):
         at = walk.next()
         while at >= 0:
             if log.contains(pel.ms(at), pel.seq(at)):
-                return min(pel.time(at) + self.claim_ms, MAX_I64)  # a payload may have any time
+                return min(pel.time(at) + self.claim_ms, MAX_I64)  # RESTORE accepts any time
             at = walk.next()
         return self.call.now_ms + max(self.claim_ms, SHORTEST_RECHECK_MS)
 
 
 def counted_once_more(deliveries: int) -> int:
-    """The delivery count after one more delivery."""
+    """Return the delivery count after one more delivery."""
     return deliveries + 1 if deliveries < MAX_DELIVERY_COUNT else MAX_DELIVERY_COUNT
 
 
 def _gone_size(entry_id: tuple[int, int]) -> int:
-    """The bytes, in RESP2, of a pending entry that the stream no longer has: its id and a nil array."""
+    """Return the size of a pending entry that the stream no longer has in a RESP2 reply: its id and a nil array."""
     text = b"%d-%d" % entry_id
     return len(b"*2\r\n$%d\r\n%b\r\n*-1\r\n" % (len(text), text))
 
 
 class History(GroupRead):
-    """A read of an id: the consumer's own pending entries after it. Always in the reply, never waits."""
+    """A read of an id: the consumer's own pending entries after that id. It is always in the reply and never waits."""
 
     def __init__(self) -> None:
         self.after = (0, 0)
         self.ids = array("Q")
-        """The ids of these entries, two words each."""
+        """The ids of the entries, two words each."""
         self.wires: list[bytes | None] = []
-        """The entries as their reply bytes; None for one that the stream no longer has."""
+        """The entries, encoded for the reply; None for an entry that the stream no longer has."""
         self.records = array("Q")
-        """Records for `ConsumerGroup.own`: the entries that the stream still has, delivered once more."""
+        """Records for `ConsumerGroup.own`: the entries that the stream still has, with one more delivery."""
 
     def plan(self, limits: ReadLimits) -> bool:
         """Choose the entries. Returns False only if the reply is already full."""
@@ -317,7 +317,7 @@ class History(GroupRead):
         return self.consumer_bytes() + HEADROOM + found * RECORD_BYTES
 
     def give(self, reply: ReplyWriter) -> None:
-        """Count one more delivery of the entries that still exist, and write all."""
+        """Count one more delivery of the entries that the stream still has, and write all entries."""
         consumer = self.ensure_consumer()
         if len(self.records):
             self.group.own(consumer, self.records, self.call.now_ms, consumer.active_time)

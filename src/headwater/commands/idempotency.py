@@ -1,7 +1,7 @@
 """Idempotent producers: IDMP and IDMPAUTO of XADD, XCFGSET and XIDMPRECORD.
 
-A producer identifies itself (pid) and each entry that it adds (iid). While a stream remembers the pair,
-XADD replies with the id of the existing entry and adds nothing.
+A producer gives its own name (pid) and an identifier of each entry that it adds (iid). While a stream remembers
+the pair, XADD replies with the id of the existing entry and adds nothing.
 
 Source: redis.io, Idempotent message processing, XCFGSET, XIDMPRECORD.
 """
@@ -29,14 +29,14 @@ class IdempotentID:
     def __init__(self, pid: bytes, iid: bytes | None) -> None:
         self.pid = pid
         self.iid = iid
-        """With IDMPAUTO None until `choose` is called."""
+        """None with IDMPAUTO until `choose` is called."""
 
     @classmethod
     def taken(
         cls, arguments: Arguments, index: int, before: IdempotentID | None
     ) -> tuple[IdempotentID | None, int]:
-        """Parse the option at ``index``; return the pair and the index after it. If too few arguments
-        follow, it is not an option: return ``before``, the pair parsed before, and ``index``."""
+        """Parse the option at ``index``. Return the pair and the index after it. If too few arguments follow, the word
+        is not an option: return ``before``, the pair parsed earlier, and ``index``."""
         word = arguments.token(index)
         values = 2 if word == b"IDMP" else 1
         if index + values >= arguments.count:
@@ -55,17 +55,17 @@ class IdempotentID:
 
     @staticmethod
     def refuse_explicit_id() -> None:
-        """Raise the error for an explicit id: a repeated command might have another one."""
+        """Raise `CommandError` for an explicit id: a repeated command might have a different one."""
         raise CommandError(f"{SYNTAX}, IDMP/IDMPAUTO can be used only with auto-generated IDs")
 
     def choose(self, arguments: Arguments, start: int) -> None:
-        """Set the iid of IDMPAUTO; fields and values are the arguments from ``start`` on."""
+        """Set the iid if IDMPAUTO was given. The fields and values are the arguments from ``start`` on."""
         if self.iid is None:
             self.iid = content_hash(arguments.values(start))
 
     def repeats(self, call: Call, stream: StoredStream) -> bool:
-        """Return whether ``stream`` remembers the pair. If so, count a duplicate and write the reply; there is no
-        event, no WATCH is broken, and nothing is trimmed."""
+        """Return whether ``stream`` remembers the pair. If so, count a duplicate and write the reply, without an event,
+        without breaking a WATCH and without trimming."""
         assert self.iid is not None
         known = stream.idempotency.find(self.pid, self.iid)
         if known is None:
@@ -78,24 +78,24 @@ class IdempotentID:
         return True
 
     def fact_bytes(self) -> int:
-        """An upper bound for the fact of `record`, in bytes."""
+        """Return an upper bound for the fact of `record`, in bytes."""
         assert self.iid is not None
         return HEADROOM + len(self.pid) + len(self.iid)
 
     def record(self, call: Call, stream: StoredStream, entry_id: tuple[int, int]) -> None:
-        """Remember that the pair became ``entry_id``. The caller has called `Call.admit`."""
+        """Remember that the entry ``entry_id`` has the pair. The caller has called `Call.admit`."""
         assert self.iid is not None
         stream.idempotency.record(self.pid, self.iid, entry_id, now_ms=call.now_ms)
 
 
 def content_hash(words: list[bytes]) -> bytes:
-    """The iid of IDMPAUTO: 16 bytes that depend on the fields and values, but not on their order.
+    """Return the iid of IDMPAUTO: 16 bytes that depend on the fields and values, but not on their order.
 
     >>> content_hash([b"a", b"1", b"b", b"2"]) == content_hash([b"b", b"2", b"a", b"1"])
     True
 
     Each pair is hashed with the length of its field, so that different pairs have different hashes. The
-    hashes are summed as well as xored, because a pair that is given twice cancels itself out in an xor.
+    hashes are summed as well as xored, because a repeated pair cancels itself out in an xor.
     """
     total = mixed = 0
     for field, value in zip(words[::2], words[1::2], strict=True):
@@ -110,7 +110,7 @@ def content_hash(words: list[bytes]) -> bytes:
 
 
 def xcfgset(call: Call) -> None:
-    """XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE n] → OK; a change forgets all iids."""
+    """XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE n] → OK; a changed setting forgets all iids."""
     arguments = call.arguments
     stream = call.stream(arguments.bytes(1))
     if stream is None:
@@ -143,7 +143,7 @@ def xcfgset(call: Call) -> None:
 
 
 def xidmprecord(call: Call) -> None:
-    """XIDMPRECORD key pid iid id → OK: remember that the pair became the existing entry ``id``.
+    """XIDMPRECORD key pid iid id → OK: remember that the existing entry ``id`` has the pair.
 
     For tools that rebuild a stream. Redis writes this command when it rewrites its append-only file.
     """

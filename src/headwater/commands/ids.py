@@ -24,7 +24,7 @@ _NUMIDS_MATCH = "ERR number of IDs doesn't match numids"
 
 
 def _end(arguments: Arguments, index: int, missing_seq: int) -> tuple[tuple[int, int], bool]:
-    """An end of a range, and whether ``(`` excludes it."""
+    """Parse an end of a range. Return its id, and whether ``(`` excludes it. ``missing_seq`` completes a bare ms."""
     text = arguments.bytes(index)
     exclusive = len(text) > 1 and text[:1] == b"("
     found = parse_id(text[1:] if exclusive else text, missing_seq=missing_seq, strict=exclusive)
@@ -34,7 +34,7 @@ def _end(arguments: Arguments, index: int, missing_seq: int) -> tuple[tuple[int,
 
 
 def range_start(arguments: Arguments, index: int) -> tuple[int, int]:
-    """The first id of a range: an id, ``(id``, ``-`` or ``+``."""
+    """Parse the start of a range: an id, ``(id``, ``-`` or ``+``. Return the first id in the range."""
     found, exclusive = _end(arguments, index, 0)
     if not exclusive:
         return found
@@ -44,7 +44,7 @@ def range_start(arguments: Arguments, index: int) -> tuple[int, int]:
 
 
 def range_end(arguments: Arguments, index: int) -> tuple[int, int]:
-    """The last id of a range: an id, ``(id``, ``-`` or ``+``."""
+    """Parse the end of a range: an id, ``(id``, ``-`` or ``+``. Return the last id in the range."""
     found, exclusive = _end(arguments, index, MAX_U64)
     if not exclusive:
         return found
@@ -54,12 +54,12 @@ def range_end(arguments: Arguments, index: int) -> tuple[int, int]:
 
 
 def id_list(arguments: Arguments, start: int, end: int) -> list[tuple[int, int]]:
-    """Arguments ``start`` to ``end``-1 as ids. Raises `CommandError` if one is not a complete id."""
+    """Return arguments ``start`` to ``end``-1 as ids. Raises `CommandError` if one of them is not an id."""
     return [arguments.id(index) for index in range(start, end)]
 
 
 def id_words(arguments: Arguments, start: int, end: int) -> array[int]:
-    """The same as an array with two words for each id, without an object for each."""
+    """Return the ids of `id_list` as an array with two words for each, without creating an object for each."""
     ids = new_words(arguments.starts, 2 * (end - start))
     for index in range(start, end):
         arguments.find_id(index, 0)
@@ -69,7 +69,7 @@ def id_words(arguments: Arguments, start: int, end: int) -> array[int]:
 
 
 def distinct(ids: array[int]) -> array[int]:
-    """The ids without repetitions. Ids in rising order are returned as they are.
+    """Return the ids without repetitions. Ids in rising order are returned unchanged, as the same array.
 
     >>> distinct(array("Q", [5, 1, 4, 0, 5, 1]))
     array('Q', [5, 1, 4, 0])
@@ -82,14 +82,14 @@ def distinct(ids: array[int]) -> array[int]:
 
 
 class IDBlock:
-    """``IDS n id …``, as XNACK, XRENEW and XSETTLE read it; a second block replaces the first."""
+    """The arguments ``IDS n id …`` of XNACK, XRENEW and XSETTLE. A second block replaces the first."""
 
     def __init__(self) -> None:
         self.start = 0
         self.count = 0
 
     def take(self, arguments: Arguments, index: int) -> int:
-        """Parse the block whose IDS is at ``index``; return the index after it."""
+        """Parse the block whose word IDS is at ``index``. Return the index after the block."""
         self.count = arguments.integer(index + 1, error=_NUMIDS)
         if not 0 < self.count <= _MAX_NUMIDS:
             raise CommandError(_NUMIDS)
@@ -99,7 +99,7 @@ class IDBlock:
         return self.start + self.count
 
     def parse(self, arguments: Arguments) -> array[int]:
-        """The ids, two words each."""
+        """Return the ids, two words each."""
         if not self.start:
             raise CommandError("ERR syntax error, expected IDS keyword")
         return id_words(arguments, self.start, self.start + self.count)

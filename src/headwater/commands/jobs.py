@@ -4,12 +4,12 @@
                                                        ▲                               │
                                                        └── another job, or None ── finish, in a later turn
 
-Rule 1. The steps use nothing that the loop changes: only a snapshot, a copy of the request and objects
-        of their own.
-Rule 2. ``finish`` is like a command (call.py, rules 2 and 3): it looks up everything again, because other
-        commands have run in between, then admits, mutates and replies.
-Rule 3. In EXEC and scripts, and for an embedded client, whose own thread runs the turn, a job is done
-        at once.
+Rule 1. The steps use nothing that the loop changes: only a snapshot, a copy of the request and their own
+        objects.
+Rule 2. ``finish`` is like a command (call.py, rules 2 and 3). It looks up everything again, because other
+        commands have run in between, and then admits, mutates and replies.
+Rule 3. A job is done at once in EXEC and scripts, and for an embedded client, whose own thread runs the
+        turn.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headwater.resp.arguments import Arguments
 
 
 class Job:
-    """A job. ``arguments`` are a copy of the request, independent of its buffer. ``finish`` receives the
-    call and the result of ``steps``; ``discard`` receives a result that will not be finished."""
+    """A job. ``arguments`` is a copy of the request, independent of its buffer. ``finish`` receives the call and the
+    result of ``steps``, and may return another job. ``discard`` receives a result that will not be finished."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ def may_offload(call: Call) -> bool:
 
 
 def carry_out(call: Call, job: Job) -> None:
-    """Do a job, and those that it returns, at once. Raises `CommandError`."""
+    """Do a job, and the jobs that it returns, at once. Raises `CommandError` as its steps and ``finish`` do."""
     following: Job | None = job
     while following is not None:
         following = following.finish(call, do_all(following.steps))

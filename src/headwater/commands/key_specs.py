@@ -1,7 +1,7 @@
-"""Where the keys of a request are, by the key specifications of its command's declaration.
+"""Finds the keys of a request, by the key specifications in the declaration of its command.
 
-As in Redis, a specification has a begin (an argument, or a keyword that the keys follow) and a range.
-Where specifications do not suffice, the declaration names a finder, a function of this module.
+As in Redis, a specification has a begin (an argument, or a keyword before the keys) and a range. If
+specifications do not suffice, the declaration names a finder, a function of this module.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import NamedTuple
 from headwater.resp.arguments import Arguments
 
 _LEADING_INTEGER = re.compile(rb"\s*[+-]?[0-9]{1,18}")
-"""What Redis takes as the number of keys (atoi): a request with ``1.5`` keys fails, but has a key."""
+"""Text that Redis reads as the number of keys (atoi): a request with ``1.5`` keys fails, but has one key."""
 
 
 class KeySpec(NamedTuple):
     """One specification, as COMMAND INFO shows it.
 
-    Keys begin at argument ``begin``, or after ``keyword``, which is searched from ``begin`` on. ``last``
-    counts from the first key (0: only that one) or, if negative, from the end of the request. With
-    ``limit`` n, only the first 1/n of the remaining arguments are keys (XREAD: half). ``step`` 2 skips
-    the arguments between keys (MSET). With ``counted``, argument ``begin`` is the number of keys, and the
-    keys follow it (EVAL).
+    Keys begin at argument ``begin``, or after ``keyword``, which is searched from ``begin`` on. ``last`` is the
+    position of the last key, relative to the first (0: only one key) or, if negative, to the end of the request.
+    With ``limit`` n, only the first 1/n of the remaining arguments are keys (XREAD: half). ``step`` is the distance
+    between keys (MSET: 2). With ``counted``, argument ``begin`` is the number of keys, which follow it
+    (EVAL).
     """
 
     flags: tuple[str, ...]
@@ -49,7 +49,7 @@ class KeySpec(NamedTuple):
         return cls(tuple(flags), begin, keyword, last, limit, step, numbers.endswith("#"))
 
     def positions(self, arguments: Arguments) -> range:
-        """The positions of the keys by this specification, which may be none."""
+        """Return the positions of the keys that match this specification; the range may be empty."""
         first = self.begin
         if self.counted:
             given = (
@@ -59,7 +59,7 @@ class KeySpec(NamedTuple):
             last = first + 1 + (count - 1) * self.step
             if (
                 not first < last < arguments.count
-            ):  # as in Redis, none if it announces more than there are
+            ):  # as in Redis, no keys if the number is greater than that of the arguments
                 return range(0)
             return range(first + 1, last + 1, self.step)
         if self.keyword:
@@ -77,7 +77,7 @@ class KeySpec(NamedTuple):
 
 
 class KeyRange(NamedTuple):
-    """First, last and step of COMMAND, for older clients; 0, 0, 0 without keys or with a keyword."""
+    """First, last and step in the reply of COMMAND, for older clients; 0, 0, 0 without keys or with a keyword."""
 
     first: int
     last: int
@@ -85,7 +85,7 @@ class KeyRange(NamedTuple):
 
     @classmethod
     def over(cls, specs: tuple[KeySpec, ...]) -> KeyRange:
-        """The range of the first specification and of those that follow it without a gap.
+        """Return the range of the first specification and of specifications that follow it without a gap.
 
         >>> KeyRange.over((KeySpec.parse("RW 1"), KeySpec.parse("OW 2")))
         KeyRange(first=1, last=2, step=1)
@@ -101,14 +101,14 @@ class KeyRange(NamedTuple):
 
 
 class FoundKey(NamedTuple):
-    """A key's position in the request and the flags of its specification."""
+    """The position of a key in the request, and the flags of its specification."""
 
     position: int
     flags: tuple[str, ...]
 
 
 def xsettle_destinations(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """The keys of XSETTLE: its stream and the destination of each TO. Arguments of FIELDS are data."""
+    """Return the keys of XSETTLE: its stream and the destination of each TO. Arguments of FIELDS are data."""
     found = [FoundKey(1, specs[0].flags)]
     position, count = 5, arguments.count
     while position < count:
@@ -129,10 +129,10 @@ def xsettle_destinations(arguments: Arguments, specs: tuple[KeySpec, ...]) -> li
 
 
 def streams_read(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """The keys of XREAD and XREADGROUP.
+    """Return the keys of XREAD and XREADGROUP.
 
     Options are parsed as the commands parse them, because a group or consumer may be named ``streams``.
-    A request that will fail (``COUNT STREAMS``) has the keys that Redis finds in it.
+    For an invalid request (``COUNT STREAMS``), the keys are those that Redis finds in it.
     """
     position, count = 1, arguments.count
     places = specs[0].positions(arguments)
@@ -156,11 +156,11 @@ _NUMBER = 2
 _READING_WORDS = {b"GROUP": 3, b"NOACK": 1} | dict.fromkeys(
     (b"COUNT", b"BLOCK", b"MAXCOUNT", b"MAXSIZE", b"CLAIM"), _NUMBER
 )
-"""The number of arguments of each option, its name included."""
+"""Option → number of its arguments, including its name."""
 
 
 def set_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """The key of SET, which is read only for GET and conditions on its value (Redis, db.c, setGetKeys)."""
+    """Return the key of SET, which is read only with GET or a condition on its value (Redis, db.c, setGetKeys)."""
     position = specs[0].begin
     if any(arguments.token(index) in _READING for index in range(3, arguments.count)):
         return [FoundKey(position, ("RW", "access", "update"))]
@@ -171,7 +171,7 @@ _READING = frozenset({b"GET", b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
 
 
 def delex_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """The key of DELEX, which is read only for a condition (Redis, db.c, delexGetKeys)."""
+    """Return the key of DELEX, which is read only with a condition (Redis, db.c, delexGetKeys)."""
     flags = ("RW", "access", "delete") if arguments.count > 2 else ("RM", "delete")
     return [FoundKey(specs[0].begin, flags)]
 
@@ -187,7 +187,7 @@ FINDERS: dict[str, Finder] = {
 
 
 def find_keys(arguments: Arguments, specs: tuple[KeySpec, ...], finder: str = "") -> list[FoundKey]:
-    """Every key of a request, in the order of its specifications.
+    """Return every key of a request, in the order of its specifications.
 
     >>> request = Arguments.of(b"XREAD", b"STREAMS", b"a", b"b", b"0", b"0")
     >>> specs = (KeySpec.parse("RO access STREAMS/1:-1:2"),)

@@ -41,8 +41,8 @@ def delete_key(call: Call, key: bytes) -> None:
 
 
 def clear_expired(call: Call, key: bytes, *, db: Database | None = None) -> None:
-    """Delete ``key`` if it has expired but is still stored, so that a new value does not inherit from it.
-    For commands that write; the caller has admitted `HEADROOM` and the key."""
+    """Delete ``key`` if it has expired but is still stored, so that a new value inherits nothing from it.
+    For commands that write. The caller has admitted `HEADROOM` and the key."""
     place = call.db if db is None else db
     if key in place.values and place.lookup(key, call.now_ms) is None:
         place.delete(key)
@@ -66,7 +66,7 @@ def touch(call: Call) -> None:
 
 
 def seen(call: Call, key: bytes) -> Value | None:
-    """The value at ``key``, for a command that does not reset its idle time."""
+    """Return the value at ``key`` without resetting its idle time. Counts a hit or a miss."""
     value = call.db.lookup(key, call.now_ms)
     if value is None:
         call.missed(key)
@@ -76,7 +76,7 @@ def seen(call: Call, key: bytes) -> Value | None:
 
 
 def type_name(value: Value | None) -> bytes:
-    """The type of a value, as TYPE names it."""
+    """Return the name of a value's type, as TYPE shows it; ``none`` for None."""
     if value is None:
         return b"none"
     if isinstance(value, StoredStream):
@@ -112,7 +112,7 @@ def randomkey(call: Call) -> None:
 def notify_overwritten(
     call: Call, key: bytes, before: Value | None, after: Value, *, db: Database | None = None
 ) -> None:
-    """Notify of a value that replaced another one (Redis 8.2 and later)."""
+    """Record the events for a value that replaced another (Redis 8.2 and later)."""
     if before is not None:
         call.notify(OVERWRITTEN, b"overwritten", key, db=db)
         if type_name(before) != type_name(after):

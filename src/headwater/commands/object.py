@@ -1,9 +1,9 @@
 """OBJECT: the encoding that Redis would use for a value, and its idle time.
 
-Rule 1. An encoding follows from the present value and Redis's default bounds. In Redis it also depends on
-        former values: there, a set that shrinks stays a hashtable. Of this only strings that APPEND or
-        SETRANGE made are known, which are raw (`Keyspace.grow`), until the store is opened again.
-Rule 2. embstr is one allocation of 64 bytes. In Redis 8.2 the key and its expiry share it with the string.
+Rule 1. The encoding follows from the current value and Redis's default limits. In Redis it also depends on
+        former values: a set that shrinks stays a hashtable. Of this, only one case is reproduced: strings that
+        APPEND or SETRANGE made are raw (`Keyspace.grow`), until the store is opened again.
+Rule 2. embstr is one allocation of 64 bytes. In Redis 8.2 the string shares it with the key and its expiry.
 
 Source: Redis's command pages, object.c and the ``*-max-*`` settings of redis.conf.
 """
@@ -50,7 +50,7 @@ _NO_LFU = (
 
 
 def encoding(call: Call, key: bytes, value: Value) -> bytes:
-    """The name of the encoding that Redis would use for the value of ``key``."""
+    """Return the name of the encoding that Redis would use for the value of ``key``."""
     if isinstance(value, StoredStream):
         return b"stream"
     if isinstance(value, bytes):
@@ -78,11 +78,11 @@ def _short(texts: Iterable[bytes]) -> bool:
 
 
 def _object(call: Call) -> tuple[bytes, Value | None]:
-    """The key and its value. If there is none, write nil as the reply."""
+    """Return the key and its value. If the key does not exist, write nil as the reply."""
     key = call.arguments.bytes(2)
     value = call.db.lookup(key, call.now_ms)
     if value is None:
-        call.keyspace.misses += 1  # without an event, as in Redis
+        call.keyspace.misses += 1  # no event, as in Redis
         call.reply.nil()
     else:
         call.keyspace.hits += 1

@@ -27,7 +27,7 @@ def renamenx(call: Call) -> None:
 
 
 def _rename(call: Call, *, over: bool) -> bool:
-    """Rename, and return whether it was done. Renaming a key to itself changes nothing."""
+    """Rename the key. Return whether the command succeeded. Renaming a key to itself changes nothing."""
     db, key, name = call.db, call.arguments.bytes(1), call.arguments.bytes(2)
     value = call.lookup(key)
     if value is None:
@@ -48,7 +48,7 @@ def _rename(call: Call, *, over: bool) -> bool:
 
 
 def move(call: Call) -> None:
-    """MOVE key db → 1, or 0 if the key does not exist, or exists in the other database."""
+    """MOVE key db → 1, or 0 if the key does not exist or the other database has it already."""
     db, key = call.db, call.arguments.bytes(1)
     target = database_at(call, 2)
     if target is db:

@@ -1,15 +1,15 @@
-"""Replies with many entries, written in pieces as the client reads them.
+"""Replies with many entries, which are written in pieces as the client reads them.
 
     XRANGE ── write_spans ─┬─▶ the first `REPLY_PIECE_BYTES` ──▶ outbox
                            └─▶ the rest ──▶ ReplyTail ── write, whenever the client has read enough ──▶ outbox
 
-Rule 1. A tail refers to blocks of entries as they were when the command ran: they are ``shared``, as after
+Rule 1. A tail refers to blocks of entries as they were when the command ran. The blocks are ``shared``, as after
         COPY, so later commands change copies of them (entry_log.py, rule 4). They can still be
         compressed and stored, so a tail needs no memory for bytes that are on disk.
-Rule 2. A piece ends before a block on disk that is not open. So a command opens only the blocks of its first
+Rule 2. A piece ends before a block on disk that is not open. A command opens only the blocks of its first
         piece, and changes nothing before they are open.
-Rule 3. Only a reply with ``piece_bytes`` is written in pieces: not those within EXEC and scripts, of clients
-        that were blocked, and of embedded clients.
+Rule 3. Only a reply with ``piece_bytes`` is written in pieces. Replies within EXEC and scripts, to clients that
+        were blocked, and to embedded clients are written at once.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if not cython.compiled:  # memory_c.pxd has it in C
 
 
 def write_spans(reply: ReplyWriter, spans: list[Span], backward: bool) -> None:
-    """Write the entries of ``spans``; with ``backward`` those of each span from the last to the first. What
-    exceeds a piece is left to ``reply.tail``."""
+    """Write the entries of ``spans``; with ``backward`` the entries of each span from the last to the first. Entries
+    beyond the first piece are left to ``reply.tail``."""
     for at in range(len(spans)):
         span = spans[at]
         if reply.piece_bytes and (
@@ -47,12 +47,12 @@ def write_spans(reply: ReplyWriter, spans: list[Span], backward: bool) -> None:
             return
         if backward:
             write_span(reply, span, True)
-        else:  # as in `write_span`, without a call: most replies have one span
+        else:  # inlined from `write_span`: most replies have one span
             reply.part(span.data(), span.start(), span.stop())
 
 
 def write_span(reply: ReplyWriter, span: Span, backward: bool) -> None:
-    """Write the entries of one span."""
+    """Write the entries of one span; with ``backward`` from the last to the first."""
     if not backward:
         reply.part(span.data(), span.start(), span.stop())
         return
@@ -65,13 +65,13 @@ def write_span(reply: ReplyWriter, span: Span, backward: bool) -> None:
 
 
 def _readable(block: EntryBlock) -> bool:
-    """Return whether the entries of a block can be read without the disk."""
+    """Return whether the entries of a block can be read without accessing the disk."""
     packed = block.packed
     return packed is None or packed.data is not None or packed.wire is not None
 
 
 class _Entries:
-    """Entries that are still to be written. Those that were written are not referred to any more."""
+    """Entries that are still to be written. Spans are removed once they are written."""
 
     def __init__(self, spans: list[Span], backward: bool) -> None:
         self.spans = deque(spans)
@@ -85,7 +85,7 @@ class ReplyTail:
         self._parts: deque[bytearray | _Entries] = deque()
 
     def add(self, spans: list[Span], backward: bool) -> bytearray:
-        """Append the entries of ``spans``. Return the buffer into which the command writes what follows."""
+        """Append the entries of ``spans``. Return a buffer for the part of the reply that follows them."""
         for span in spans:
             span.block.shared, span.block.room = True, 0
         following = bytearray()
@@ -94,8 +94,8 @@ class ReplyTail:
 
     def write(self, reply: ReplyWriter) -> bool:
         """Write the next piece, of about ``reply.piece_bytes``. Return whether it was the last one. Raises
-        `ColdBlocks` if blocks must be read first, and `headwater.errors.JournalDamaged`; nothing was written
-        then."""
+        `ColdBlocks` if blocks must be read first, and `headwater.errors.JournalDamaged` if they cannot be read; in
+        both cases nothing was written."""
         self._open(reply.piece_bytes)
         end = len(reply.out) + reply.piece_bytes
         while self._parts and len(reply.out) < end:
@@ -111,7 +111,7 @@ class ReplyTail:
         return not self._parts
 
     def _open(self, most_bytes: int) -> None:
-        """Hold open the blocks of the next piece (`headwater.engine.bodies.bodies.Bodies.hold`)."""
+        """Hold the blocks of the next piece open (`headwater.engine.bodies.bodies.Bodies.hold`)."""
         spans = first_piece(self._spans(), most_bytes)
         if not spans:
             return

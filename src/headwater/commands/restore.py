@@ -1,15 +1,15 @@
-"""RESTORE: a key from a payload of DUMP, made here or by another server.
+"""RESTORE: create a key from a payload of DUMP, made by this or another server.
 
     payload ── steps ──▶ image ── admitted, numbered ──▶ value and facts, in a separate keyspace
                                                            │ steps
                           the key, one record group ◀──────┘ in one turn
 
-Rule 1. A small payload becomes a key while the command runs. A large one is read and built by an offloaded
-        job (jobs.py): the same mutators build the value in a keyspace that no other command sees, and write
-        the same facts. Then value and facts are moved in one step.
-Rule 2. Conditions that other commands can change are checked when the value is stored: whether the key is
-        free, whether the expiry has passed, whether the journal has room. A relative time to live begins
-        then.
+Rule 1. A small payload is restored while the command runs. A large one is read and built by an offloaded
+        job (jobs.py): the same mutators build the value in a separate keyspace, which no other command sees, and
+        write the same facts. Then value and facts are moved in one step.
+Rule 2. Conditions that other commands can change are checked when the value is stored: that the key is
+        free, that the expiry has not passed, that the journal has room. A relative time to live begins at
+        that time.
 
 Source: Redis's command page and cluster.c (restoreCommand).
 """
@@ -42,10 +42,10 @@ BAD_ENVELOPE = "ERR DUMP payload version or checksum are wrong"
 BAD_FORMAT = "ERR Bad data format"
 
 _PER_TEXT = 8
-"""The bytes that a text takes in a fact in addition to its own, at most."""
+"""Upper bound for the bytes that a text takes in a fact in addition to its own."""
 
 _TEXTS_AT_ONCE = 1024
-"""Members or pairs in one fact, and in one step."""
+"""Maximum number of members or pairs in one fact, and in one step."""
 
 Texts = bytes | HashImage | ListImage | SetImage
 
@@ -87,13 +87,13 @@ _USE = {
     b"IDLETIME": (2**63 - 1, "ERR Invalid IDLETIME value, must be >= 0"),
     b"FREQ": (255, "ERR Invalid FREQ value, must be >= 0 and <= 255"),
 }
-"""The options for idle time, which OBJECT IDLETIME shows, and frequency: the maximum and the error."""
+"""Option for the idle time (which OBJECT IDLETIME shows) or the frequency → the maximum and the error."""
 
 
 def restore(call: Call) -> Job | None:
     """RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME s] [FREQ n] → OK.
 
-    If the expiry has already passed, an old value is deleted and no new one is stored.
+    If the expiry has already passed, the old value is deleted and no new value is stored.
     """
     arguments = call.arguments
     size = arguments.ends[3] - arguments.starts[3]
@@ -113,7 +113,7 @@ def restore(call: Call) -> Job | None:
 
 
 class _Content:
-    """The value in a payload, checked as far as possible without a keyspace."""
+    """The value of a payload, checked as far as possible without a keyspace."""
 
     def __init__(self, value: Restoration | Texts) -> None:
         self.value = value
@@ -144,7 +144,7 @@ def _read(data: bytearray, start: int, end: int, wall: WallOffset) -> Steps[_Con
 
 
 class _Restoring:
-    """One RESTORE in progress. Raises `CommandError` if it cannot begin."""
+    """A RESTORE in progress. The constructor raises `CommandError` if the request is invalid or the key exists."""
 
     def __init__(self, call: Call, arguments: Arguments, *, offloaded: bool) -> None:
         self.arguments = arguments
@@ -155,7 +155,7 @@ class _Restoring:
         self._ends_at(call)
 
     def take_content(self, call: Call, content: _Content) -> Job | None:
-        """Continue with a valid payload: store its value, or return the job that builds it."""
+        """Continue with a valid payload. Store its value, or return the job that builds the value."""
         value = content.value
         if isinstance(value, bytes) or not self.offloaded:
             self._finish(call, lambda: self._place(call, content), _bound(content, self.key))
@@ -171,7 +171,7 @@ class _Restoring:
             keyspace.garbage += dismantle(built)
 
         def take_built(later: Call, built: Keyspace) -> Job | None:
-            if later.keyspace is not keyspace:  # after DEBUG RELOAD the numbers may be in use
+            if later.keyspace is not keyspace:  # after DEBUG RELOAD, sid and gids may be in use
                 discard(built)
                 return self.take_content(later, content)
             facts = built.facts.data
@@ -184,22 +184,22 @@ class _Restoring:
         return Job(self.arguments, steps, take_built, discard)
 
     def _adopt(self, call: Call, built: Keyspace) -> None:
-        """Move the value from the keyspace in which it was built."""
+        """Move the value and its facts from the keyspace in which it was built."""
         value = built.databases[call.db.index].values.pop(self.key)
         built.streams.clear()
         built.groups.clear()
         call.db.adopt(self.key, value, built.facts.data, now_ms=call.now_ms)
 
     def _place(self, call: Call, content: _Content) -> None:
-        """Store the value in the call's database, in place of an old one."""
+        """Store the value in the call's database, replacing an old one."""
         if not isinstance(content.value, Restoration) and self.key in call.db.values:
             call.db.delete(
                 self.key
-            )  # or the elements would be added to the old, perhaps expired value
+            )  # otherwise the elements would be added to the old, perhaps expired value
         do_all(_apply(call, self.key, content.value, call.keyspace.next_gid))
 
     def _finish(self, call: Call, place: Any, size: int) -> None:
-        """Check again, let ``place`` store the value, with at most ``size`` bytes of facts, and reply."""
+        """Check the conditions again, store the value by ``place``, with at most ``size`` bytes of facts, and reply."""
         there = self._check_free(call)
         at_ms = self._ends_at(call)
         key, db = self.key, call.db
@@ -219,14 +219,14 @@ class _Restoring:
         call.reply.ok()
 
     def _check_free(self, call: Call) -> Any:
-        """The value to be replaced, None if there is none. Raises BUSYKEY without REPLACE."""
+        """Return the value to be replaced; None if the key is free. Raises BUSYKEY if it is not, without REPLACE."""
         there = call.db.lookup(self.key, call.now_ms)
         if there is not None and not self.options.replace:
             raise CommandError("BUSYKEY Target key name already exists.")
         return there
 
     def _ends_at(self, call: Call) -> int | None:
-        """The steady time at which the key expires; None without an expiry."""
+        """Return the steady time at which the key expires; None without an expiry."""
         ttl, absolute = self.arguments.integer(2), self.options.absolute
         at_ms = ttl if absolute else call.now_ms + ttl
         if ttl < 0 or at_ms >= 2**63:
@@ -237,7 +237,7 @@ class _Restoring:
 
 
 def _give_up(call: Call, key: bytes) -> None:
-    """Delete the old value, because the new one has already expired."""
+    """Delete the old value instead of replacing it: the new value has already expired."""
     call.admit(HEADROOM + len(key))
     call.db.delete(key)
     call.modified(key)
@@ -245,8 +245,7 @@ def _give_up(call: Call, key: bytes) -> None:
 
 
 def _admit(call: Call, size: int) -> None:
-    """Admit ``size`` bytes of facts. Raises `CommandError` if recovery would reject a record group of that
-    size."""
+    """Admit ``size`` bytes of facts. Raises `CommandError` if recovery would reject a record group of this size."""
     if size > MAX_RECORD_GROUP_BYTES:
         raise CommandError(BAD_FORMAT)
     call.admit(size)
@@ -256,7 +255,7 @@ def _admit(call: Call, size: int) -> None:
 
 
 def _bound(content: _Content, key: bytes) -> int:
-    """An upper bound for the facts of `_apply`, in bytes."""
+    """Return an upper bound for the facts of `_apply`, in bytes."""
     value, facts = content.value, 5
     if isinstance(value, tuple):
         facts += len(value[0]) // _TEXTS_AT_ONCE
@@ -264,7 +263,7 @@ def _bound(content: _Content, key: bytes) -> int:
 
 
 def _room(call: Call, sid: int) -> Call:
-    """A call in a new keyspace, in which a value for the database of ``call`` is built."""
+    """Return a call in a new keyspace, in which a value for the database of ``call`` is built."""
     keyspace = Keyspace(FactBuffer(muted=call.keyspace.facts.muted))
     keyspace.facts.data += bytes(PREFIX_BYTES)
     keyspace.next_sid = sid
@@ -277,7 +276,7 @@ def _room(call: Call, sid: int) -> Call:
 
 
 def _build(call: Call, key: bytes, value: Restoration | Texts, first_gid: int) -> Steps[Keyspace]:
-    """Build the value in the call's keyspace, which is freed if that fails."""
+    """Build the value in the call's keyspace and return the keyspace. Free it if that fails."""
     try:
         yield from _apply(call, key, value, first_gid)
     except BaseException:
@@ -289,8 +288,8 @@ def _build(call: Call, key: bytes, value: Restoration | Texts, first_gid: int) -
 
 
 def _apply(call: Call, key: bytes, value: Restoration | Texts, first_gid: int) -> Steps[None]:
-    """Store the value at ``key``. The caller has called `Call.admit`, and deleted an old value unless the
-    new one is a stream."""
+    """Store the value at ``key``. The caller has called `Call.admit` and, unless the new value is a stream, deleted
+    the old one."""
     if isinstance(value, Restoration):
         yield from value.apply(call, key, first_gid)
     elif isinstance(value, bytes):
@@ -309,7 +308,7 @@ def _apply(call: Call, key: bytes, value: Restoration | Texts, first_gid: int) -
 
 
 def _texts_bytes(image: Texts) -> Steps[int]:
-    """The bytes that the texts of a value take in facts."""
+    """Return an upper bound for the bytes that the texts of a value take in facts."""
     if isinstance(image, bytes):
         return len(image) + _PER_TEXT
     size = 0

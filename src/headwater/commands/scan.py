@@ -13,12 +13,12 @@ from headwater.errors import CommandError
 
 _DEFAULT_SCAN_COUNT = 10
 _MAX_CURSOR_DIGITS = 100
-"""Python refuses to parse thousands of digits. A cursor has at most 20; leading zeros are accepted."""
+"""Maximum length of a cursor. 20 digits suffice, leading zeros are accepted, and Python refuses to parse thousands."""
 
 
 class ScanOptions:
-    """The options after the cursor, from argument ``index`` on. ``kind`` is the type of the value that is scanned,
-    empty for the keyspace."""
+    """The options after the cursor, from argument ``index`` on. ``kind`` is the type of the scanned value; empty for
+    the keyspace."""
 
     def __init__(self, call: Call, index: int, kind: bytes = b"") -> None:
         arguments = call.arguments
@@ -47,7 +47,7 @@ class ScanOptions:
 
 
 def read_cursor(call: Call, index: int) -> int:
-    """The cursor in argument ``index``. Raises `CommandError`."""
+    """Return the cursor in argument ``index``. Raises `CommandError` if it is invalid."""
     text = call.arguments.bytes(index)
     if not text.isdigit() or len(text) > _MAX_CURSOR_DIGITS or int(text) > MAX_U64:
         raise CommandError("ERR invalid cursor")

@@ -1,13 +1,13 @@
-"""Streams for DUMP and RESTORE: a snapshot becomes an image, and mutators make a stream from an image.
+"""Streams for DUMP and RESTORE: makes an image from a snapshot, and a stream from an image.
 
 Rule 1. The nodes of an image are Redis's nodes (engine/redis_nodes/nodes.py). A restored stream has the nodes of its
         payload, with the first ids, counts and sizes that Redis would show.
 Rule 2. Pending entries that the stream does not have, because they were trimmed or deleted, are recorded
-        as gone in a restored stream (engine/streams/stream.py, rule 4).
-Rule 3. Owned entries get their owners in the order of their delivery times, so that each is appended to
-        the end of the delivery order, whatever the order of their ids.
+        as gone in the restored stream (engine/streams/stream.py, rule 4).
+Rule 3. Owned entries get their owners in the order of their delivery times, not of their ids, so that each is
+        appended to the end of the delivery order.
 Rule 4. All of this is done in steps (headwater/common/steps.py), between which the thread lets the loop run.
-Rule 5. Payloads have times of the wall clock, the engine has steady times; `retime` converts them.
+Rule 5. Payloads contain times of the wall clock, the engine uses steady time; `retime` converts between them.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from headwater.rdb.image import (
 ID = tuple[int, int]
 
 _RECORD_BYTES = 32
-"""The size of a pending entry in a fact (engine/facts/facts.py, owned)."""
+"""Size of a pending entry in a fact, in bytes (engine/facts/facts.py, owned)."""
 
 _ENTRIES_AT_ONCE = 512
 _PENDING_AT_ONCE = 1024
-"""Entries in one step, which takes about 0.5 ms."""
+"""Maximum number of entries, and of pending entries, in one step, which takes about 0.5 ms."""
 
 _SORTED_AT_ONCE = 8192
-"""Pending entries that are sorted in one step, if their times do not rise."""
+"""Maximum number of pending entries sorted in one step; they are sorted only if their times do not rise."""
 
 
 def retime(image: StreamImage, changed: Callable[[int], int]) -> Steps[None]:
-    """Replace each time of an image by what ``changed`` returns for it. 0 and `NEVER` are not times."""
+    """Replace each time of an image by the result of ``changed``. 0 and `NEVER` are not times and stay."""
     for group in image.groups:
         words = group.pending.words
         for first in range(0, len(words), 4 * _PENDING_AT_ONCE):
@@ -68,7 +68,7 @@ def retime(image: StreamImage, changed: Callable[[int], int]) -> Steps[None]:
 
 
 def image_of(stream: StreamSnapshot) -> Steps[StreamImage]:
-    """The image of a stream's snapshot."""
+    """Return the image of a stream, made from its snapshot."""
     groups = [GroupImage(one.name, one.last_id, one.entries_read) for one in stream.groups]
     for image, group in zip(groups, stream.groups, strict=True):
         yield from _fill_group(image, group)
@@ -87,11 +87,11 @@ def image_of(stream: StreamSnapshot) -> Steps[StreamImage]:
 
 
 class _Nodes(Collection[NodeImage]):
-    """The nodes with their live entries, made one by one while iterating.
+    """The nodes with their live entries, made one by one during iteration.
 
-    Of deleted entries a node has as many as were added to it, because ``~`` depends on that and on the ids of
-    the first and the last one. Their fields are gone: each has the node's field names. The ids of those between
-    are gone as well: they get unused ids.
+    A node is filled up with deleted entries to the number of entries that were added to it, because ``~`` depends on
+    that number and on the node's first and last id. The fields of deleted entries are gone, so each has the node's
+    field names. Their ids, except the first and the last, are gone as well and replaced by unused ids.
     """
 
     def __init__(self, stream: StreamSnapshot) -> None:
@@ -124,14 +124,14 @@ class _Nodes(Collection[NodeImage]):
             number, image = number + 1, None
 
     def _whole(self, image: NodeImage, number: int) -> NodeImage:
-        """The node, with its deleted entries."""
+        """Return the node including its deleted entries."""
         if not image.dead:
             self._begin(image, number)
         missing = self._stream.nodes.taken(number) - len(image.dead)
         return self._filled(image, number, missing) if missing > 0 else image
 
     def _begin(self, image: NodeImage, number: int) -> None:
-        """Begin a node whose first entry is gone."""
+        """Begin a node whose first entry is deleted."""
         self._add_deleted(image, number, image.first)
 
     def _add_deleted(self, image: NodeImage, number: int, entry_id: ID) -> None:
@@ -143,7 +143,7 @@ class _Nodes(Collection[NodeImage]):
         image.dead.append(1)
 
     def _filled(self, image: NodeImage, number: int, missing: int) -> NodeImage:
-        """The node with ``missing`` more deleted entries: its last one, and others where there are free ids."""
+        """Return the node with ``missing`` more deleted entries: its last one, and others with unused ids."""
         last, made, begin = self._stream.nodes.last(number), NodeImage(image.first), 0
         ids = list(zip(image.ids[::2], image.ids[1::2], strict=True))
         missing -= ids[-1] != last
@@ -191,20 +191,20 @@ def _fill_group(image: GroupImage, group: GroupSnapshot) -> Steps[None]:
 
 
 class Restoration:
-    """Makes a stream from an image: `prepare`, admit `size` bytes, then `apply`."""
+    """Makes a stream from an image. Call `prepare`, admit `size` bytes, then call `apply`."""
 
     def __init__(self, image: StreamImage) -> None:
         self.image = image
         self.deleted: list[ID] = []
         self.gone: ID | None = None
-        """The greatest pending id whose entry the stream does not have."""
+        """The greatest id of a pending entry that the stream does not have; None if it has all of them."""
         self.orders: list[array[int]] = []
-        """For each group, the numbers of its owned entries in the order of time."""
+        """The numbers of each group's owned entries, in the order of their delivery times."""
         self.size = 0
         """An upper bound for the facts of `apply`, in bytes, without keys."""
 
     def prepare(self) -> Steps[None]:
-        """Examine the whole image, and set the attributes above."""
+        """Examine the whole image and set the attributes."""
         for node in self.image.nodes:
             at = node.dead.find(1)
             while at >= 0:
@@ -243,8 +243,8 @@ class Restoration:
         self.size += size + HEADROOM * (len(self.deleted) // _ENTRIES_AT_ONCE)
 
     def apply(self, call: Call, key: bytes, first_gid: int) -> Steps[None]:
-        """Create the stream at ``key``, replacing any value, with groups numbered from ``first_gid`` on. The
-        caller has called `Call.admit`."""
+        """Create the stream at ``key``, replacing any value. Its groups are numbered from ``first_gid`` on. The caller
+        has called `Call.admit`."""
         image = self.image
         stream = call.create_stream(key)
         if self.gone is not None:
@@ -274,7 +274,7 @@ class Restoration:
 
 
 def _by_time(pending: PendingImage) -> Steps[array[int]]:
-    """The numbers of the owned entries, sorted by time, then by id."""
+    """Return the numbers of the owned entries, sorted by delivery time, then by id."""
     count = len(pending.owners)
     orders = []
     for first in range(0, count, _SORTED_AT_ONCE):

@@ -1,10 +1,10 @@
-"""The syntax of commands, as a line for people and as the tree of COMMAND DOCS.
+"""The syntax of commands: parsing into the tree of COMMAND DOCS, and a form for people.
 
     key [MAXLEN | MINID] <* | id> count:integer field value [field value ...]
 
 Words in upper case are literal, words in lower case are values, ``[…]`` is optional, ``<a | b>`` is a
-choice, and ``[x ...]`` repeats the ``x`` before it; ``[arg ...]`` alone is any number of them. The type of
-a value follows a colon; without one it is a string, or a key if its name is one of `KEY_NAMES`.
+choice, and ``[x ...]`` repeats the ``x`` before it; without such an ``x`` it means any number of ``x``. The type
+of a value follows a colon. Without it the type is string, or key if the name is one of `KEY_NAMES`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _WORD = re.compile(r"[\[\]<>|]|[^\s\[\]<>|]+")
 
 
 class Argument(NamedTuple):
-    """One argument. ``kind`` is ``pure-token``, ``oneof``, ``block`` or the type of a value; ``token`` is
-    the literal word before a value."""
+    """One argument. ``kind`` is ``pure-token``, ``oneof``, ``block`` or the type of a value. ``token`` is the literal
+    word before a value; empty without one."""
 
     name: str
     kind: str
@@ -32,7 +32,7 @@ class Argument(NamedTuple):
 
 
 def shown_syntax(text: str) -> str:
-    """A syntax for people, without the types of its values.
+    """Return a syntax without the types of its values, as people read it.
 
     >>> shown_syntax("[COUNT count:integer] <ip:port | id>")
     '[COUNT count] <ip:port | id>'
@@ -41,7 +41,7 @@ def shown_syntax(text: str) -> str:
 
 
 def parse_syntax(text: str) -> tuple[Argument, ...]:
-    """Parse a syntax.
+    """Parse a syntax into its arguments.
 
     >>> [(one.name, one.kind, one.token, one.multiple) for one in parse_syntax("key [COUNT n] id [id ...]")]
     [('key', 'key', '', False), ('n', 'string', 'COUNT', False), ('id', 'string', '', True)]
@@ -54,7 +54,7 @@ def parse_syntax(text: str) -> tuple[Argument, ...]:
 
 
 def _alternatives(words: list[str], at: int, closing: str) -> tuple[list[list[Argument]], int]:
-    """Parse up to ``closing``: a list of arguments for each alternative, and the position reached."""
+    """Parse up to ``closing``. Return a list of arguments for each alternative, and the position of ``closing``."""
     found: list[list[Argument]] = [[]]
     while at < len(words) and words[at] != closing:
         word, current = words[at], found[-1]
@@ -93,7 +93,7 @@ def _single(word: str) -> Argument:
 
 
 def _grouped(alternatives: list[list[Argument]]) -> Argument:
-    """The content of a pair of brackets as one argument."""
+    """Return the content of a pair of brackets as one argument."""
     parts = [_block(items) for items in alternatives]
     if len(parts) == 1:
         return parts[0]
@@ -111,8 +111,8 @@ def _block(items: list[Argument]) -> Argument:
 
 
 def _repeat(current: list[Argument], again: list[Argument]) -> None:
-    """Mark ``again``, the end of ``current``, as repeated; if it is not there, add it as an argument that
-    may occur any number of times."""
+    """Mark ``again`` as repeated if ``current`` ends with it. Otherwise append it as an argument that may occur any
+    number of times."""
     item, count = _block(again), len(again)
     repeated = item._replace(multiple=True, multiple_token=bool(item.token))
     if current[-count:] == again:

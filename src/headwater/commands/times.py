@@ -1,7 +1,7 @@
 """Times in arguments and replies: timeouts, and times of the wall clock.
 
-Commands run in steady time (`Call.now_ms`), which never jumps. Clients send and receive times of the wall
-clock, which may jump; `WallOffset` converts between the two. See docs/adr/0035-steady-time.md.
+Commands use steady time (`Call.now_ms`), which never jumps. Clients send and receive times of the wall
+clock, which may jump. `WallOffset` converts between the two (docs/adr/0035-steady-time.md).
 
 Source for timeouts: Redis, timeout.c (getTimeoutFromObjectOrReply) and util.c (string2ld).
 """
@@ -15,11 +15,11 @@ from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
 
 _MOST_MS = 2**63 - 1
-"""The latest steady time at which a wait may end."""
+"""Latest steady time at which a wait may end, in milliseconds."""
 _MAX_I64 = 2**63 - 1
 _LONGEST_TEXT = 255
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -4951, 4932
-"""The range of decimal exponents in the long double that Redis reads."""
+"""Range of the decimal exponents of a ``long double``, which Redis parses."""
 _DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,5})?")
 _HEXADECIMAL = re.compile(
     rb"[+-]?0[xX](?:[\da-fA-F]+\.?[\da-fA-F]*|\.[\da-fA-F]+)(?:[pP][+-]?\d{1,4})?"
@@ -32,37 +32,37 @@ _TOO_LARGE = "ERR timeout is out of range"
 
 
 class WallOffset:
-    """How far the wall clock is ahead of steady time; converts times between the two.
+    """Offset of the wall clock from steady time, in milliseconds. Converts times between the two.
 
     >>> wall = WallOffset()
     >>> wall.ahead_ms = -3_600_000
     >>> wall.steady_ms(1_700_000_000_000), wall.wall_ms(1_700_003_600_000)
     (1700003600000, 1700000000000)
 
-    Results are at least 0 and fit into 64 bits with a sign.
+    Results are from 0 to the greatest signed 64-bit integer.
     """
 
     def __init__(self) -> None:
         self.ahead_ms = 0
-        """Negative if the wall clock is behind."""
+        """Milliseconds by which the wall clock is ahead of steady time; negative if it is behind."""
 
     def steady_ms(self, wall_ms: int) -> int:
-        """The steady time at which the wall clock, with its present offset, shows ``wall_ms``."""
+        """Return the steady time at which the wall clock, with its current offset, shows ``wall_ms``."""
         return min(max(0, wall_ms - self.ahead_ms), _MAX_I64)
 
     def wall_ms(self, steady_ms: int) -> int:
-        """Return what the wall clock, with its present offset, shows at a steady time."""
+        """Return the time that the wall clock, with its current offset, shows at ``steady_ms``."""
         return min(max(0, steady_ms + self.ahead_ms), _MAX_I64)
 
     def copy(self) -> WallOffset:
-        """The present offset, for an offloaded job, which takes longer than a command."""
+        """Return a copy with the current offset, for an offloaded job, during which the offset may change."""
         made = WallOffset()
         made.ahead_ms = self.ahead_ms
         return made
 
 
 def milliseconds(arguments: Arguments, index: int, now_ms: int) -> int:
-    """A timeout in milliseconds (XREAD, WAIT, CLIENT PAUSE); 0 waits for ever. Raises `CommandError`."""
+    """Parse a timeout in milliseconds (XREAD, WAIT, CLIENT PAUSE); 0 means no timeout. Raises `CommandError`."""
     if not arguments.find_integer(index):
         raise CommandError("ERR timeout is not an integer or out of range")
     value = arguments.number
@@ -74,7 +74,7 @@ def milliseconds(arguments: Arguments, index: int, now_ms: int) -> int:
 
 
 def seconds(arguments: Arguments, index: int, now_ms: int) -> int:
-    """A timeout in seconds (BLPOP) as whole milliseconds, rounded up; 0 waits for ever. Raises
+    """Parse a timeout in seconds (BLPOP). Return whole milliseconds, rounded up; 0 means no timeout. Raises
     `CommandError`.
 
     >>> seconds(Arguments.of(b"0.0001"), 0, 0), seconds(Arguments.of(b"1e3"), 0, 0)
@@ -103,7 +103,7 @@ def seconds(arguments: Arguments, index: int, now_ms: int) -> int:
 
 
 def _exact_ms(text: bytes) -> Decimal:
-    """A number of seconds in milliseconds, unrounded. Raises `ValueError` if it is not one."""
+    """Parse a number of seconds. Return it in milliseconds, unrounded. Raises `ValueError` if it is not a number."""
     if _DECIMAL.fullmatch(text):
         value = Decimal(text.decode())
         if value and not _LEAST_EXPONENT <= value.adjusted() <= _GREATEST_EXPONENT:

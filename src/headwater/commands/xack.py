@@ -1,6 +1,6 @@
-"""XACK and XNACK: a group's deliveries end, whichever consumer owns them.
+"""XACK and XNACK: end deliveries of a group, regardless of the consumer that owns them.
 
-`xsettle` has the commands that check the owner, `xdel` has XACKDEL.
+The commands that check the owner are in `xsettle`, XACKDEL is in `xdel`.
 
 Source: Redis's command pages and t_stream.c.
 """
@@ -49,7 +49,7 @@ def xack(call: Call) -> None:
 
 def xnack(call: Call) -> None:
     """XNACK key group SILENT|FAIL|FATAL IDS n id [id …] [RETRYCOUNT c] [FORCE] → the number of
-    released entries. Any client may release any entry; XSETTLE releases only the consumer's own."""
+    released entries. Any client may release any entry; XSETTLE releases only entries that the consumer owns."""
     arguments = call.arguments
     stream, group = pending_group(call)
     mode = arguments.token(3)
@@ -88,8 +88,8 @@ def _releases(
     retry_count: int,
     force: bool,
 ) -> array[int]:
-    """The records that XNACK releases: ``(ms, seq, count)`` of each id that is pending or, with
-    ``force``, in the stream. An id that is named twice is released twice."""
+    """Return the records that XNACK releases: ``(ms, seq, count)`` for each id that is pending or, with
+    ``force``, in the stream. An id that is given twice is released twice."""
     records = array("Q")
     counts: dict[tuple[int, int], int] = {}
     for base in range(0, len(ids), 2):
@@ -113,7 +113,7 @@ def _releases(
 
 
 def released_count(count: int, mode: bytes) -> int:
-    """The delivery count after a release: SILENT subtracts one, FATAL sets the maximum."""
+    """Return the delivery count after a release: SILENT subtracts one, FATAL sets the maximum."""
     if mode == b"FATAL":
         return MAX_DELIVERY_COUNT
     return max(0, count - 1) if mode == b"SILENT" else count

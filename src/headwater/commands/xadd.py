@@ -24,34 +24,34 @@ SMALL_ID = "ERR The ID specified in XADD is equal or smaller than the target str
 class AddRequest:
     """The parsed arguments of an XADD, or of a TO of XSETTLE.
 
-    The fields stay in the buffer of the arguments until `add` copies them into the stream.
+    The fields and values stay in the buffer of the arguments until `add` copies them into the stream.
     """
 
     def __init__(self, key: bytes) -> None:
         self.begin(key)
 
     def begin(self, key: bytes) -> None:
-        """Reset all attributes, so that one object serves a client's XADDs one after another."""
+        """Reset all attributes, so that one object can be used for all XADDs of a client."""
         self.key = key
         self.makes_stream = True
         self.id_given = False
-        """False for ``*``."""
+        """False if the id is ``*``."""
         self.seq_given = True
-        """False for ``ms-*``."""
+        """False if the id is ``ms-*``."""
         self.ms = self.seq = 0
-        """The explicit id; once chosen, the id that the entry gets."""
+        """The explicit id and, after `choose_id`, the id of the entry."""
         self.iid: IdempotentID | None = None
-        """From IDMP or IDMPAUTO, if given."""
+        """The pair of IDMP or IDMPAUTO; None if neither is given."""
         self.trim: Trim | None = None
-        """The trimming options, if given."""
+        """The trimming options; None if none is given."""
         self.start = self.end = self.pairs = 0
-        """The place of fields and values in the buffer of the arguments, and the number of pairs."""
+        """Position of the fields and values in the buffer of the arguments, and the number of pairs."""
         self.max_bytes = 0
-        """The limit of fields and values together, in bytes, from the settings."""
+        """Maximum size of all fields and values together, in bytes, from the settings."""
 
     def take_options(self, arguments: Arguments, index: int) -> int:
-        """Parse the options of an XADD from ``index`` on, and the id, the first argument that is not an
-        option. Return the id's index, which is the end if all arguments are options."""
+        """Parse the options of an XADD from ``index`` on, and the id, which is the first argument that is not an
+        option. Return the index of the id; the number of arguments if all are options."""
         while index < arguments.count:
             if arguments.is_byte(index, _STAR):
                 return index
@@ -77,7 +77,7 @@ class AddRequest:
         return following
 
     def take_trim(self, arguments: Arguments, index: int) -> int:
-        """Parse a trimming option at ``index``; return the index after it, ``index`` if it is not one."""
+        """Parse a trimming option at ``index``. Return the index after it; ``index`` if it is not a trimming option."""
         trim = self.trim if self.trim is not None else Trim()
         following = trim.take(arguments, index)
         if following != index:
@@ -99,26 +99,26 @@ class AddRequest:
         self.ms, self.seq = arguments.ms, arguments.seq
 
     def take_fields(self, arguments: Arguments, first: int, end: int) -> None:
-        """Set the fields and values: arguments ``first`` to ``end``-1, as the client encoded them."""
+        """Set the fields and values to arguments ``first`` to ``end``-1, as the client encoded them."""
         arguments.find_wire(first, end)
         self.start, self.end = arguments.wire_start, arguments.wire_end
         self.pairs = (end - first) // 2
 
     def check(self, settings: StreamSettings) -> None:
-        """Check what does not depend on the stream, and set the bounds from the settings. Raises
-        `CommandError`."""
+        """Check the trimming options, and set the limits from the settings. Raises `CommandError` if the options
+        cannot be combined."""
         self.max_bytes = settings.max_entry_bytes
         if self.trim is not None:
             self.trim.check(settings.node_max_entries)
 
     def check_id(self) -> None:
-        """Check the id as far as that does not depend on the stream. Raises `CommandError`."""
+        """Check the part of the id that does not depend on the stream. Raises `CommandError` for 0-0."""
         if self.id_given and self.seq_given and self.ms == 0 and self.seq == 0:
             raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
 
     def choose_id(self, last_ms: int, last_seq: int, wall_ms: int) -> None:
-        """Choose the id of the entry in a stream whose last id is ``last_ms-last_seq``: the wall clock's
-        time, or the last id plus one if the clock is behind it. Raises `CommandError`."""
+        """Choose the id of the entry in a stream whose last id is ``last_ms-last_seq``: for ``*`` the time of the wall
+        clock, or the id after the last one if the clock is behind. Raises `CommandError`."""
         if last_ms == MAX_U64 and last_seq == MAX_U64:
             raise CommandError(
                 "ERR The stream has exhausted the last possible ID, unable to add more items"
@@ -144,14 +144,14 @@ class AddRequest:
             raise CommandError(SMALL_ID)
 
     def fact_bytes(self, stream: StoredStream | None) -> int:
-        """An upper bound for the facts of `add`, in bytes."""
+        """Return an upper bound for the facts of `add`, in bytes."""
         size = 3 * HEADROOM + len(self.key) + self.end - self.start
         if self.trim is not None:
             size += self.trim.fact_bytes(stream, 1)
         return size if self.iid is None else size + self.iid.fact_bytes()
 
     def add(self, call: Call, stream: StoredStream | None) -> None:
-        """Append the entry, record its iid, then trim. The caller has called `Call.admit`."""
+        """Append the entry, record its iid, then trim the stream. The caller has called `Call.admit`."""
         if stream is None:
             stream = call.create_stream(self.key)
         settings, wire = call.settings, call.arguments.buffer
@@ -169,8 +169,8 @@ class AddRequest:
 
 def xadd(call: Call) -> None:
     """XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO pid | IDMP pid iid]
-    [MAXLEN|MINID [=|~] threshold [LIMIT n]] <*|id|ms-*> field value [field value …] → the entry's
-    id; nil for NOMKSTREAM without the key; for a known iid, the id of the entry that it became."""
+    [MAXLEN|MINID [=|~] threshold [LIMIT n]] <*|id|ms-*> field value [field value …] → the id of the
+    entry; nil with NOMKSTREAM if the key does not exist; for a known iid the id of the existing entry."""
     arguments = call.arguments
     if isinstance(call.spare, AddRequest):
         request = call.spare

@@ -1,4 +1,4 @@
-"""XCLAIM and XAUTOCLAIM: a consumer takes over pending entries.
+"""XCLAIM and XAUTOCLAIM: take over pending entries for a consumer.
 
 A delayed entry (XSETTLE … DELAY) cannot be claimed before its due time.
 
@@ -59,7 +59,7 @@ class ClaimOptions:
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{typed}'")
 
     def _valued(self, call: Call, arguments: Arguments, index: int) -> bool:
-        """Parse an option with a value. Returns False if there is no such option."""
+        """Parse an option with a value. Return False if it is not such an option."""
         if arguments.is_word(index, b"IDLE"):
             idle = arguments.integer(index + 1, error=_INVALID.format("IDLE"))
             self.time = call.now_ms - idle if idle >= 0 else call.now_ms
@@ -78,39 +78,39 @@ class ClaimOptions:
 
 
 class _Claims:
-    """Which entries a command claims, found before anything changes."""
+    """The entries that a command claims, which are found before anything changes."""
 
     def __init__(self, call: Call, group: ConsumerGroup, min_idle: int) -> None:
         self.group = group
         self.now_ms = call.now_ms
         self.min_idle = min_idle
         self.records = array("Q")
-        """The claimed entries, as records for `ConsumerGroup.own`."""
+        """The claimed entries, in the form of records for `ConsumerGroup.own`."""
         self.wires: list[bytes] = []
-        """The claimed entries, as their reply bytes."""
+        """The claimed entries, encoded for the reply."""
         self.missed: list[SealedBlock] = []
-        """The blocks on disk that contain claimed entries."""
+        """Blocks on disk that contain claimed entries."""
         self.gone: dict[tuple[int, int], None] = {}
-        """Pending ids whose entries the stream no longer has."""
+        """Ids of pending entries that the stream no longer has."""
 
     def idle_enough(self, time: int) -> bool:
-        """Return whether an entry delivered at ``time`` may be claimed."""
+        """Return whether an entry that was delivered at ``time`` has been idle for long enough."""
         return self.min_idle == 0 or self.now_ms - time >= self.min_idle
 
     def too_young(self, at: int) -> bool:
-        """Return whether the record at ``at`` may not be claimed yet; a released one always may."""
+        """Return whether the record at ``at`` may not be claimed yet. A released record always may be."""
         pel = self.group.pel
         if pel.owner(at):
             return not self.idle_enough(pel.time(at))
-        return pel.time(at) > 0  # above 0 for a delayed entry: its due time
+        return pel.time(at) > 0  # the due time of a delayed entry; 0 for a released one
 
     def all_too_young(self, min_time: int) -> bool:
-        """Return whether no record with a time from ``min_time`` on may be claimed. The time of a released one,
-        which always may, is 0."""
+        """Return whether no record with a time of at least ``min_time`` may be claimed. Released records, which always
+        may be, have the time 0."""
         return min_time > 0 and not self.idle_enough(min_time)
 
     def wire_of(self, ms: int, seq: int, justid: bool) -> bytes | None:
-        """The entry as its reply bytes, any bytes with ``justid``; None if the stream no longer has it."""
+        """Return the entry, encoded for the reply (any bytes with ``justid``); None if the stream no longer has it."""
         log = self.group.stream.log
         if justid:
             return b"" if log.contains(ms, seq) else None
@@ -122,18 +122,18 @@ class _Claims:
             call.keyspace.sealing.bodies.hold({}, self.missed)
 
     def take(self, ms: int, seq: int, wire: bytes, time: int, count: int) -> None:
-        """Claim an entry, with this delivery time and count."""
+        """Add an entry to the claims, with its new delivery time and count."""
         push_id(self.records, ms, seq)
         push_word(self.records, time)
         push_word(self.records, count)
         self.wires.append(wire)
 
     def fact_bytes(self) -> int:
-        """An upper bound for the facts of `carry_out`, in bytes, without the consumer's name."""
+        """Return an upper bound for the facts of `carry_out`, in bytes, without the consumer's name."""
         return 4 * HEADROOM + len(self.wires) * RECORD_BYTES + len(self.gone) * ID_BYTES
 
     def carry_out(self, call: Call, name: bytes) -> None:
-        """Acknowledge what is gone and give the claimed entries to the consumer. The caller has called
+        """Acknowledge the entries that are gone, and give the claimed ones to the consumer. The caller has called
         `Call.admit`."""
         group = self.group
         consumer = ensure_consumer(call, group, name)
@@ -146,7 +146,7 @@ class _Claims:
         call.keyspace.dirty += len(self.gone) + len(self.wires)
 
     def write(self, call: Call, justid: bool) -> None:
-        """Write the claimed entries, or with ``justid`` their ids."""
+        """Write the claimed entries; with ``justid`` only their ids."""
         reply, records = call.reply, self.records
         reply.array(len(self.wires))
         for number, wire in enumerate(self.wires):
@@ -162,10 +162,10 @@ class _NamedClaims(_Claims):
     def __init__(self, call: Call, group: ConsumerGroup, min_idle: int) -> None:
         _Claims.__init__(self, call, group, min_idle)
         self._claimed: dict[tuple[int, int], tuple[int, int]] = {}
-        """Delivery time and count of the ids that this command has already claimed."""
+        """Id that this command has already claimed → its new delivery time and count."""
 
     def claim(self, ms: int, seq: int, options: ClaimOptions) -> None:
-        """Claim one id of XCLAIM if that is allowed."""
+        """Claim one id of XCLAIM if it may be claimed."""
         group, entry_id = self.group, (ms, seq)
         at = group.pel.find(ms, seq)
         wire = self.wire_of(ms, seq, options.justid)
@@ -221,7 +221,7 @@ def xclaim(call: Call) -> None:
     if options.last_id > group.last_id:
         group.set_id(options.last_id[0], options.last_id[1], group.entries_read)
         if not claims.wires and not claims.gone:
-            call.keyspace.dirty += 1  # Redis counts it only if nothing was claimed
+            call.keyspace.dirty += 1  # Redis counts LASTID only if nothing was claimed
     claims.carry_out(call, name)
     if claims.wires and options.time < call.now_ms:
         stream.db.signal(stream.key)  # it may now be idle enough for a client that waits with CLAIM
@@ -229,8 +229,8 @@ def xclaim(call: Call) -> None:
 
 
 def xautoclaim(call: Call) -> None:
-    """XAUTOCLAIM key group consumer min-idle-time start [COUNT n] [JUSTID] → [cursor, entries or
-    ids, ids that were pending and are gone]."""
+    """XAUTOCLAIM key group consumer min-idle-time start [COUNT n] [JUSTID] → [cursor, claimed entries or
+    ids, ids of pending entries that no longer exist]."""
     arguments = call.arguments
     call.read(arguments.bytes(1))  # before any error, as in Redis
     min_idle = arguments.integer(4, error="ERR Invalid min-idle-time argument for XAUTOCLAIM")
@@ -266,10 +266,10 @@ def xautoclaim(call: Call) -> None:
 
 
 class _Scan:
-    """XAUTOCLAIM's scan of the pending list, by id.
+    """The scan of the pending list by XAUTOCLAIM, in the order of ids.
 
     It ends when ``count`` records were claimed or found gone, or when ``factor`` times as many were
-    examined (0: no bound). A block without a claimable record costs one comparison; its records count
+    examined (0: no limit). A block without a claimable record costs one comparison; its records count
     as examined.
     """
 
@@ -283,7 +283,7 @@ class _Scan:
         self.justid = justid
 
     def run(self, start: tuple[int, int]) -> tuple[int, int]:
-        """Scan from ``start`` on; return the cursor: the next id, (0, 0) at the end of the list."""
+        """Scan from ``start`` on. Return the cursor: the next id, or (0, 0) at the end of the list."""
         pel = self.claims.group.pel
         at = pel.seek(start[0], start[1])
         while at >= 0 and self.most > 0 and self.count > 0:
@@ -291,8 +291,8 @@ class _Scan:
         return pel.id(at) if at >= 0 else (0, 0)
 
     def _through_block(self, at: int) -> int:
-        """Scan from ``at`` to the end of its block, or until a bound is reached; return the next
-        position."""
+        """Scan from ``at`` to the end of its block, or until a limit is reached. Return the next position; negative at
+        the end of the list."""
         pel = self.claims.group.pel
         block = pel.block_at(at)
         left = block.end - pel.number_in_block(at)
@@ -317,7 +317,7 @@ class _Scan:
         return pel.block_start(pel.number_of(at) + 1)
 
     def _look_at(self, at: int) -> None:
-        """Claim a record, or note that its entry is gone, or skip it."""
+        """Claim the record at ``at``, note that its entry is gone, or skip it."""
         claims, pel = self.claims, self.claims.group.pel
         ms, seq = pel.ms(at), pel.seq(at)
         wire = claims.wire_of(ms, seq, self.justid)
@@ -332,7 +332,7 @@ class _Scan:
             self.count -= 1
 
     def _passes_over(self, block: PendingBlock) -> bool:
-        """Return whether nothing in ``block`` is idle enough and none of its entries can be gone."""
+        """Return whether no record of ``block`` is idle enough, and none of its entries can be gone."""
         if not self.claims.all_too_young(block.min_time):
             block.settle_min_time()
             if not self.claims.all_too_young(block.min_time):

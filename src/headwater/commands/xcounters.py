@@ -9,8 +9,8 @@ from headwater.commands.call import Call
 
 
 def xcounters(call: Call) -> None:
-    """XCOUNTERS key [key …] → for each key nil, if there is no such stream, or [length, first id, last id, greatest
-    deleted id, entries added].
+    """XCOUNTERS key [key …] → for each key [length, first id, last id, greatest deleted id, entries added], or nil if
+    the key does not exist.
 
     The values are those of XINFO STREAM, which also returns the first and the last entry.
     """

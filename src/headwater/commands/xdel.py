@@ -1,13 +1,13 @@
-"""XDEL, XDELEX and XACKDEL: entries are deleted by id.
+"""XDEL, XDELEX and XACKDEL: delete entries by id.
 
-XDEL leaves pending lists as they are. The mode of the others says what happens to references:
+XDEL does not change pending lists. For the other commands, the mode determines what happens to references:
 
     mode      XACKDEL, after acknowledging            XDELEX
     KEEPREF   deletes; stays pending in other groups  deletes; stays pending
     DELREF    deletes, also from pending lists        deletes, also from pending lists
     ACKED     deletes unless still referenced         deletes unless still referenced
 
-An entry is referenced while a group has not read it yet or has it pending.
+An entry is referenced while a group has not read it yet or has it in its pending list.
 
 Source: Redis's command pages and t_stream.c (xdelCommand, xackdelCommand, xdelexCommand).
 """
@@ -30,8 +30,8 @@ _DELETED, _KEPT, _NONE = 1, 2, -1
 
 
 class _Deletion:
-    """``[KEEPREF|DELREF|ACKED] IDS n id …``. The mode may follow the ids; a second block replaces the
-    first. The ids are parsed only when `ids` is called."""
+    """The arguments ``[KEEPREF|DELREF|ACKED] IDS n id …``. The mode may also follow the ids. A second block replaces
+    the first. The ids are parsed only when `ids` is called."""
 
     def __init__(self, arguments: Arguments, index: int) -> None:
         self.arguments = arguments
@@ -83,13 +83,13 @@ def xdel(call: Call) -> None:
 
 
 def removal_bytes(stream: StoredStream, count: int) -> int:
-    """An upper bound for the facts of acknowledging and deleting ``count`` entries, in bytes."""
+    """Return an upper bound for the facts of acknowledging and deleting ``count`` entries, in bytes."""
     return (2 + len(stream.groups)) * (HEADROOM + count * ID_BYTES)
 
 
 def xackdel(call: Call) -> None:
-    """XACKDEL key group [KEEPREF|DELREF|ACKED] IDS n id [id …] → an array: 1 acknowledged and
-    deleted, 2 acknowledged and kept because it is referenced, -1 not pending."""
+    """XACKDEL key group [KEEPREF|DELREF|ACKED] IDS n id [id …] → an array with a flag for each id: 1 acknowledged
+    and deleted, 2 acknowledged and kept because it is referenced, -1 not pending."""
     stream = call.read_stream(call.arguments.bytes(1))
     deletion = _Deletion(call.arguments, 3)
     group = None if stream is None else stream.groups.get(call.arguments.bytes(2))
@@ -109,7 +109,7 @@ def acknowledge_and_delete(
     ids: list[tuple[int, int]],
     mode: bytes,
 ) -> list[int]:
-    """Do what XACKDEL does, and return the flag of each id. The caller has called `Call.admit`."""
+    """Acknowledge and delete entries as XACKDEL does. Return a flag for each id. The caller has called `Call.admit`."""
     acked = dict.fromkeys(i for i in ids if group.pel.find(*i) != NOWHERE)
     if not acked:
         return [_NONE] * len(ids)
@@ -130,10 +130,10 @@ def acknowledge_and_delete(
 
 
 def xdelex(call: Call) -> None:
-    """XDELEX key [KEEPREF|DELREF|ACKED] IDS n id [id …] → an array: 1 deleted, 2 kept because
+    """XDELEX key [KEEPREF|DELREF|ACKED] IDS n id [id …] → an array with a flag for each id: 1 deleted, 2 kept because
     it is referenced, -1 no such entry.
 
-    An entry that was deleted before but is still referenced is 2 with ACKED; with DELREF it is removed
+    For an entry that was deleted before but is still referenced, the flag with ACKED is 2; DELREF removes it
     from the pending lists.
     """
     stream = call.stream(call.arguments.bytes(1))
@@ -167,7 +167,7 @@ def _is_pending(stream: StoredStream, entry_id: tuple[int, int]) -> bool:
 
 
 def _delete(call: Call, stream: StoredStream, ids: list[tuple[int, int]]) -> None:
-    """Delete live entries, of which there may be none."""
+    """Delete live entries. ``ids`` may be empty."""
     if ids:
         stream.delete(ids, marks=True)
         call.db.touch(stream.key)

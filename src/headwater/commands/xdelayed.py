@@ -11,7 +11,7 @@ from headwater.engine.groups.pending import NOBODY
 from headwater.errors import CommandError
 
 FEW = 4_096
-"""Up to this many delayed entries are sorted; with more, the pending list is walked in order."""
+"""Maximum number of delayed entries that are sorted. If there are more, the pending list is scanned in order."""
 
 
 def xdelayed(call: Call) -> None:
@@ -39,7 +39,7 @@ def xdelayed(call: Call) -> None:
 def _positions(
     group: ConsumerGroup, start: tuple[int, int], end: tuple[int, int], count: int
 ) -> list[int]:
-    """The positions in the pending list of the first ``count`` delayed entries of a range, by id."""
+    """Return the positions in the pending list of the first ``count`` delayed entries of a range, by id."""
     pel, delayed = group.pel, group.delayed
     if len(delayed) <= FEW:
         ids = sorted(one for one in delayed if start <= one <= end)

@@ -1,4 +1,4 @@
-"""XGROUP and XRETIRE: creating and removing groups and consumers.
+"""XGROUP and XRETIRE: create and remove groups and consumers.
 
 Source: Redis's command pages and t_stream.c (xgroupCommand); docs/guide/streams.md for XRETIRE.
 """
@@ -45,10 +45,10 @@ XGROUP_HELP = (
 
 
 def pending_group(call: Call, *, looked_up: bool = False) -> tuple[StoredStream, ConsumerGroup]:
-    """The stream that argument 1 names and its group that argument 2 names, for commands on pending
+    """Return the stream named by argument 1 and its group named by argument 2, for commands on pending
     entries.
 
-    ``looked_up`` means that the command has already counted a hit or a miss of the key. Raises
+    ``looked_up`` means that the command has already counted a hit or a miss for the key. Raises
     `CommandError` (WRONGTYPE, NOGROUP).
     """
     key, name = call.arguments.bytes(1), call.arguments.bytes(2)
@@ -60,7 +60,7 @@ def pending_group(call: Call, *, looked_up: bool = False) -> tuple[StoredStream,
 
 
 def no_group(name: bytes, key: bytes) -> CommandError:
-    """The error of a group that does not exist."""
+    """Return the error for a group that does not exist."""
     return CommandError(
         f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
     )
@@ -76,18 +76,18 @@ class _Subject:
         self.stream = call.stream(self.key)
 
     def changed(self, event: bytes) -> None:
-        """Count a change, and notify of it."""
+        """Count a change and record its keyspace event."""
         self.call.keyspace.dirty += 1
         self.call.notify(STREAM, event, self.key)
 
     def existing_stream(self) -> StoredStream:
-        """The stream. Raises `CommandError` if it does not exist."""
+        """Return the stream. Raises `CommandError` if it does not exist."""
         if self.stream is None:
             raise CommandError(_NO_KEY)
         return self.stream
 
     def existing_group(self) -> ConsumerGroup:
-        """The group. Raises `CommandError` if it or its stream does not exist."""
+        """Return the group. Raises `CommandError` if it or its stream does not exist."""
         group = self.existing_stream().groups.get(self.name)
         if group is None:
             raise no_group(self.name, self.key)
@@ -97,14 +97,14 @@ class _Subject:
 def _position(
     arguments: Arguments, stream: StreamHistory | None, *, strict: bool
 ) -> tuple[int, int]:
-    """The id that argument 4 means, an id or ``$``."""
+    """Return the id in argument 4, which is an id or ``$``, the last id of ``stream``."""
     if arguments.bytes(4) == b"$":
         return stream.last_id if stream is not None else (0, 0)
     return arguments.id(4, strict=strict)
 
 
 def _options(arguments: Arguments, *, mkstream: bool) -> tuple[bool, int]:
-    """The options after the id: whether MKSTREAM is given, and ENTRIESREAD or `UNKNOWN`."""
+    """Parse the options after the id. Return whether MKSTREAM is given, and the value of ENTRIESREAD or `UNKNOWN`."""
     makes, entries_read = False, UNKNOWN
     index = 5
     while index < arguments.count:
@@ -183,8 +183,8 @@ def xgroup_createconsumer(call: Call) -> None:
 
 
 def xgroup_delconsumer(call: Call) -> None:
-    """XGROUP DELCONSUMER key group consumer → the number of its pending entries,
-    which are no longer pending."""
+    """XGROUP DELCONSUMER key group consumer → the number of entries that the consumer owned. They are
+    no longer pending."""
     subject = _Subject(call)
     group = subject.existing_group()
     consumer = group.consumers.get(call.arguments.bytes(4))
@@ -203,9 +203,9 @@ def xgroup_help(call: Call) -> None:
 
 
 def xretire(call: Call) -> None:
-    """XRETIRE key group consumer → 1 removed, 0 it still owns entries, -1 no such consumer.
+    """XRETIRE key group consumer → 1 if removed, 0 if it still owns entries, -1 if it does not exist.
 
-    Unlike XGROUP DELCONSUMER it never discards pending entries.
+    Unlike XGROUP DELCONSUMER, it never discards pending entries.
     """
     _, group = pending_group(call)
     consumer = group.consumers.get(call.arguments.bytes(3))

@@ -1,4 +1,4 @@
-"""XINFO: streams, groups and consumers.
+"""XINFO: information about streams, groups and consumers.
 
 Source: Redis's command pages and t_stream.c (xinfoCommand, xinfoReplyWithStreamInfo).
 """
@@ -58,13 +58,18 @@ def xinfo_stream(call: Call) -> None:
         spans, total = log.spans((0, 0), stream.last_id, count or -1)
         warm(log.sealing, ((log, spans),))
         call.reply.map(15)
-        _counters(call.reply, stream)
+        call.reply.pairs(_counters(stream))
         _entries_and_groups(call, stream, spans, total, count or -1)
     else:
         ends = _ends(call, stream)
         call.reply.map(16)
-        _counters(call.reply, stream)
-        _write_ends(call.reply, stream, ends)
+        call.reply.pairs({**_counters(stream), "groups": len(stream.groups)})
+        for name, wire in zip((b"first-entry", b"last-entry"), ends, strict=True):
+            call.reply.bulk(name)
+            if wire is None:
+                call.reply.nil()
+            else:
+                call.reply.raw(wire)
 
 
 def _existing(call: Call) -> StoredStream:
@@ -74,53 +79,33 @@ def _existing(call: Call) -> StoredStream:
     return stream
 
 
-def _counters(reply: ReplyWriter, stream: StoredStream) -> None:
-    reply.bulk(b"length")
-    reply.integer(stream.length)
-    reply.bulk(b"radix-tree-keys")
-    reply.integer(len(stream.nodes))
-    reply.bulk(b"radix-tree-nodes")
-    reply.integer(stream.nodes.radix_tree_nodes())
-    reply.bulk(b"last-generated-id")
-    reply.id(*stream.last_id)
-    reply.bulk(b"max-deleted-entry-id")
-    reply.id(*stream.max_deleted_id)
-    reply.bulk(b"entries-added")
-    reply.integer(stream.entries_added)
-    reply.bulk(b"recorded-first-entry-id")
-    reply.id(*stream.log.first())
+def _counters(stream: StoredStream) -> dict[str, object]:
     known = stream.idempotency
-    for name, value in (
-        (b"idmp-duration", known.duration_s),
-        (b"idmp-maxsize", known.maxsize),
-        (b"pids-tracked", len(known.producers)),
-        (b"iids-tracked", known.tracked),
-        (b"iids-added", known.added),
-        (b"iids-duplicates", known.duplicates),
-    ):
-        reply.bulk(name)
-        reply.integer(value)
+    return {
+        "length": stream.length,
+        "radix-tree-keys": len(stream.nodes),
+        "radix-tree-nodes": stream.nodes.radix_tree_nodes(),
+        "last-generated-id": b"%d-%d" % stream.last_id,
+        "max-deleted-entry-id": b"%d-%d" % stream.max_deleted_id,
+        "entries-added": stream.entries_added,
+        "recorded-first-entry-id": b"%d-%d" % stream.log.first(),
+        "idmp-duration": known.duration_s,
+        "idmp-maxsize": known.maxsize,
+        "pids-tracked": len(known.producers),
+        "iids-tracked": known.tracked,
+        "iids-added": known.added,
+        "iids-duplicates": known.duplicates,
+    }
 
 
 def _ends(call: Call, stream: StoredStream) -> list[bytes | None]:
-    """The first and the last entry."""
+    """Return the first and the last entry, encoded for the reply; None for an empty stream."""
     log = stream.log
     missed: list[SealedBlock] = []
     ends = [log.gather(*entry_id, missed) for entry_id in (log.first(), log.last())]
     if missed:
         call.keyspace.sealing.bodies.hold({}, missed)
     return ends
-
-
-def _write_ends(reply: ReplyWriter, stream: StoredStream, ends: list[bytes | None]) -> None:
-    reply.bulk(b"groups")
-    reply.integer(len(stream.groups))
-    for name, wire in zip((b"first-entry", b"last-entry"), ends, strict=True):
-        reply.bulk(name)
-        if wire is None:
-            reply.nil()
-        else:
-            reply.raw(wire)
 
 
 def _entries_and_groups(
@@ -138,24 +123,18 @@ def _entries_and_groups(
         _full_group(reply, group, count, call.wall)
 
 
-def _group_position(reply: ReplyWriter, group: ConsumerGroup) -> None:
-    reply.bulk(b"last-delivered-id")
-    reply.id(*group.last_id)
-    reply.bulk(b"entries-read")
-    reply.integer_or_nil(None if group.entries_read == UNKNOWN else group.entries_read)
-    reply.bulk(b"lag")
-    reply.integer_or_nil(group.lag())
+def _group_position(group: ConsumerGroup) -> dict[str, object]:
+    return {
+        "last-delivered-id": b"%d-%d" % group.last_id,
+        "entries-read": None if group.entries_read == UNKNOWN else group.entries_read,
+        "lag": group.lag(),
+    }
 
 
 def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int, wall: WallOffset) -> None:
     reply.map(8)
-    reply.bulk(b"name")
-    reply.bulk(group.name)
-    _group_position(reply, group)
-    reply.bulk(b"pel-count")
-    reply.integer(len(group.pel))
-    reply.bulk(b"nacked-count")
-    reply.integer(len(group.released))
+    reply.pairs({"name": group.name, **_group_position(group)})
+    reply.pairs({"pel-count": len(group.pel), "nacked-count": len(group.released)})
     reply.bulk(b"pending")
     write_group_rows(reply, group, count, wall)
     reply.bulk(b"consumers")
@@ -164,33 +143,32 @@ def _full_group(reply: ReplyWriter, group: ConsumerGroup, count: int, wall: Wall
     positions = positions_by_owner(group, count)
     for consumer in consumers:
         reply.map(5)
-        reply.bulk(b"name")
-        reply.bulk(consumer.name)
-        reply.bulk(b"seen-time")
-        reply.integer(wall.wall_ms(consumer.seen_time))
-        reply.bulk(b"active-time")
         active = consumer.active_time
-        reply.integer(NEVER if active == NEVER else wall.wall_ms(active))
-        reply.bulk(b"pel-count")
-        reply.integer(consumer.pending)
+        reply.pairs(
+            {
+                "name": consumer.name,
+                "seen-time": wall.wall_ms(consumer.seen_time),
+                "active-time": NEVER if active == NEVER else wall.wall_ms(active),
+                "pel-count": consumer.pending,
+            }
+        )
         reply.bulk(b"pending")
         write_consumer_rows(reply, group, positions.get(consumer.cid), wall)
 
 
 def xinfo_groups(call: Call) -> None:
     """XINFO GROUPS key → an array of maps, sorted by name."""
-    groups = _existing(call).sorted_groups()
-    reply = call.reply
-    reply.array(len(groups))
-    for group in groups:
-        reply.map(6)
-        reply.bulk(b"name")
-        reply.bulk(group.name)
-        reply.bulk(b"consumers")
-        reply.integer(len(group.consumers))
-        reply.bulk(b"pending")
-        reply.integer(len(group.pel))
-        _group_position(reply, group)
+    call.reply.value(
+        [
+            {
+                "name": group.name,
+                "consumers": len(group.consumers),
+                "pending": len(group.pel),
+                **_group_position(group),
+            }
+            for group in _existing(call).sorted_groups()
+        ]
+    )
 
 
 def xinfo_consumers(call: Call) -> None:
@@ -200,20 +178,19 @@ def xinfo_consumers(call: Call) -> None:
     group = stream.groups.get(name)
     if group is None:
         raise no_group(name, call.arguments.bytes(2))
-    reply = call.reply
-    consumers = group.sorted_consumers()
-    reply.array(len(consumers))
-    for consumer in consumers:
-        reply.map(4)
-        reply.bulk(b"name")
-        reply.bulk(consumer.name)
-        reply.bulk(b"pending")
-        reply.integer(consumer.pending)
-        reply.bulk(b"idle")
-        reply.integer(max(0, call.now_ms - consumer.seen_time))
-        reply.bulk(b"inactive")
-        active = consumer.active_time
-        reply.integer(NEVER if active == NEVER else max(0, call.now_ms - active))
+    call.reply.value(
+        [
+            {
+                "name": consumer.name,
+                "pending": consumer.pending,
+                "idle": max(0, call.now_ms - consumer.seen_time),
+                "inactive": NEVER
+                if consumer.active_time == NEVER
+                else max(0, call.now_ms - consumer.active_time),
+            }
+            for consumer in group.sorted_consumers()
+        ]
+    )
 
 
 def xinfo_help(call: Call) -> None:

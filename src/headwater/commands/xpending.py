@@ -1,11 +1,11 @@
-"""XPENDING, and the pending entries in XINFO STREAM FULL.
+"""XPENDING, and the rows of pending entries in XINFO STREAM FULL.
 
     row of a group      id, consumer, delivery time, delivery count
     row of a consumer   id, delivery time, delivery count
 
-Rule 1. XINFO STREAM FULL walks the pending list of a group once for all its consumers:
+Rule 1. XINFO STREAM FULL walks the pending list of a group only once, for all its consumers:
         `positions_by_owner` collects the positions of each consumer's records, up to the requested
-        count. One walk for each of a thousand consumers would visit a million entries a thousand times.
+        count. A walk per consumer would visit a million entries a thousand times for a thousand consumers.
 
 Source: Redis's command pages and t_stream.c (xpendingCommand, xinfoReplyWithStreamInfo).
 """
@@ -89,8 +89,8 @@ def _rows(
     name: bytes | None,
     delivered_by: int | None,
 ) -> list[int]:
-    """The positions of the records from ``start`` to ``end``, of one consumer or of all, that were
-    delivered by the steady time ``delivered_by`` (None: at any time) or have no owner."""
+    """Return the positions of at most ``count`` records from ``start`` to ``end`` that were delivered at or before the
+    steady time ``delivered_by`` (None: at any time) or have no owner. ``name`` selects one consumer; None all."""
     pel = group.pel
     found: list[int] = []
     consumer: GroupConsumer | None = None
@@ -132,8 +132,8 @@ def _write_row(call: Call, group: ConsumerGroup, at: int) -> None:
 def write_group_rows(
     reply: ReplyWriter, group: ConsumerGroup, count: int, wall: WallOffset
 ) -> None:
-    """Write the first ``count`` (-1: all) pending entries of a group. An entry without an owner has an
-    empty consumer and the time 0."""
+    """Write the first ``count`` (-1: all) pending entries of a group. An entry without an owner has an empty
+    consumer name and the time 0."""
     pel = group.pel
     total = len(pel)
     if 0 <= count < total:
@@ -156,7 +156,7 @@ def write_group_rows(
 def write_consumer_rows(
     reply: ReplyWriter, group: ConsumerGroup, positions: array[int] | None, wall: WallOffset
 ) -> None:
-    """Write the pending entries of one consumer, at ``positions`` of the group's list; None for none."""
+    """Write the pending entries of one consumer. ``positions`` are those in the group's list; None if it has none."""
     pel = group.pel
     if positions is None:
         reply.array(0)
@@ -172,7 +172,7 @@ def write_consumer_rows(
 
 
 def positions_by_owner(group: ConsumerGroup, count: int) -> dict[int, array[int]]:
-    """The positions of the first ``count`` (-1: all) pending entries of each consumer, by its cid."""
+    """Return the positions of the first ``count`` (-1: all) pending entries of each consumer, by its cid."""
     pel, found = group.pel, dict[int, "array[int]"]()
     waiting = 0  # consumers whose records are not all found yet
     for consumer in group.by_cid.values():

@@ -1,10 +1,10 @@
-"""XREAD, and what XREADGROUP shares with it: options, limits and reading new entries.
+"""XREAD, and the parts that XREADGROUP shares with it: options, limits and reading new entries.
 
-Rule 1. COUNT bounds each stream; MAXCOUNT and MAXSIZE bound all streams together.
-Rule 2. Streams are read in the order of the request. When a bound of the whole reply is reached, the
-        streams that follow are left out, and none of their entries is delivered.
-Rule 3. MAXSIZE is soft: the entry that reaches it is the last one, so at least one entry is returned. It
-        counts the bytes of stream names and of entries as they are in the reply.
+Rule 1. COUNT limits each stream; MAXCOUNT and MAXSIZE limit all streams together.
+Rule 2. Streams are read in the order of the request. When a limit of the whole reply is reached, the
+        streams that follow are omitted, and none of their entries is delivered.
+Rule 3. MAXSIZE is a soft limit: the entry that reaches it is the last one, so at least one entry is returned.
+        It counts the bytes of stream names and entries as they are encoded in the reply.
 
 Source: Redis's command pages (8.10 for MAXCOUNT and MAXSIZE) and t_stream.c (xreadCommand).
 """
@@ -53,7 +53,7 @@ _ONLY_NEW = (
 
 
 class ReadOptions:
-    """The options before STREAMS, and the positions of keys and ids."""
+    """The options before STREAMS, and the positions of the keys and ids. -1 means that an option is not given."""
 
     def __init__(self) -> None:
         self.count = -1
@@ -88,7 +88,7 @@ class ReadOptions:
         self.count, self.maxcount = min(self.count, MAX_COUNT), min(self.maxcount, MAX_COUNT)
 
     def _option(self, arguments: Arguments, index: int, more: int) -> int:
-        """Parse the option at ``index``, which ``more`` arguments follow; return the index after it."""
+        """Parse the option at ``index``, which ``more`` arguments follow. Return the index after it."""
         if more and arguments.is_word(index, b"COUNT"):
             if not arguments.find_integer(index + 1):
                 raise CommandError(INTEGER_ERROR)
@@ -140,7 +140,7 @@ class ReadOptions:
         return [arguments.bytes(self.keys_at + at) for at in range(self.streams)]
 
     def id_at(self, stream: int) -> int:
-        """The index of the id of stream number ``stream``."""
+        """Return the index of the argument with the id of stream number ``stream``."""
         return self.keys_at + self.streams + stream
 
 
@@ -152,7 +152,7 @@ def _positive(arguments: Arguments, index: int, option: str) -> int:
 
 
 class ReadLimits:
-    """The bounds of one command, -1 for none, and how much its reply holds so far."""
+    """The limits of one command (-1: no limit), and the number and size of the entries in its reply so far."""
 
     def __init__(self) -> None:
         self.count = -1
@@ -162,13 +162,13 @@ class ReadLimits:
         self.size = 0
 
     def share(self, key: bytes) -> Share:
-        """The share of the next stream, at ``key``."""
+        """Return the share of the next stream, which is at ``key``."""
         share = Share()
         share.begin(self, key)
         return share
 
     def most(self) -> int:
-        """The largest number of entries from the next stream, by COUNT and MAXCOUNT; -1 for all."""
+        """Return the maximum number of entries from the next stream, by COUNT and MAXCOUNT; -1 for all."""
         if self.maxcount < 0:
             return self.count
         left = self.maxcount - self.entries
@@ -176,8 +176,8 @@ class ReadLimits:
 
 
 class Share:
-    """How many entries one stream may contribute, and how many it does. From `ReadLimits.share`; call
-    `close` after the last `add`.
+    """The number of entries that one stream may contribute to the reply, and has contributed. Made by
+    `ReadLimits.share`; call `close` after the last `add`.
 
     >>> limits = ReadLimits()
     >>> limits.maxcount, limits.maxsize = 3, 40
@@ -196,7 +196,7 @@ class Share:
         self.size = 0
 
     def begin(self, limits: ReadLimits, key: bytes) -> None:
-        """Set the bounds for the stream at ``key``."""
+        """Set the limits for the stream at ``key``."""
         self.limits = limits
         self.most = limits.most()
         self.maxsize = limits.maxsize
@@ -207,7 +207,7 @@ class Share:
                 self.most = 0
 
     def left(self) -> int:
-        """Return how many more entries are allowed, by COUNT and MAXCOUNT; -1 for all."""
+        """Return the number of further entries that COUNT and MAXCOUNT allow; -1 for all."""
         return self.most if self.most < 0 else self.most - self.taken
 
     def full(self) -> bool:
@@ -222,7 +222,7 @@ class Share:
         self.size += size
 
     def close(self) -> None:
-        """Add what the stream contributes to the totals of the command."""
+        """Add the entries of this stream to the totals of the command."""
         if self.taken:
             self.limits.entries += self.taken
             self.limits.size = self.size
@@ -237,7 +237,7 @@ class NewEntries:
         self.total = 0
 
     def within(self, share: Share, more: int) -> NewEntries:
-        """As many of the entries as ``share`` allows; each takes ``more`` extra bytes in the reply."""
+        """Return as many of the entries as ``share`` allows. Each takes ``more`` additional bytes in the reply."""
         if share.maxsize < 0 and not 0 <= share.left() < self.total:
             share.taken += self.total
             return self
@@ -248,7 +248,7 @@ class NewEntries:
             if share.maxsize >= 0 and not share.full():
                 self._open(number)
             while end < span.end and not share.full():
-                size = 0  # It matters only for MAXSIZE.
+                size = 0  # only MAXSIZE needs it
                 if share.maxsize >= 0:
                     size = block.start(end + 1) - block.start(end) + more
                 share.add(size)
@@ -260,7 +260,7 @@ class NewEntries:
         return made
 
     def _open(self, number: int) -> None:
-        """Open the block of span ``number``. Raises `ColdBlocks` with it and those after it."""
+        """Open the block of span ``number``. Raises `ColdBlocks` with this block and those after it."""
         span = self.spans[number]
         packed, bodies = span.block.packed, span.block.sealing.bodies
         if packed is None or packed.blob is None or bodies.try_open(packed, span.first, span.end):
@@ -274,7 +274,7 @@ class NewEntries:
         write_spans(reply, self.spans, False)
 
     def write_four(self, reply: ReplyWriter) -> None:
-        """Write the entries as XREADGROUP CLAIM shows new ones, ``[id, fields, 0, 0]``, without a header."""
+        """Write the entries as XREADGROUP CLAIM shows new ones, ``[id, fields, 0, 0]``, without an array header."""
         for span in self.spans:
             block = span.block
             data, edges = block.entries(), block.edges()
@@ -282,7 +282,7 @@ class NewEntries:
 
 
 def entries_after(stream: StreamHistory, last_seen: tuple[int, int], count: int) -> NewEntries:
-    """The entries after the id ``last_seen``, at most ``count`` (-1: all)."""
+    """Return the entries after the id ``last_seen``, at most ``count`` (-1: all)."""
     made = NewEntries(stream.log)
     ms, seq = last_seen[0], last_seen[1]
     if ms < stream.last_ms or (ms == stream.last_ms and seq < stream.last_seq):
@@ -295,7 +295,7 @@ def entries_after(stream: StreamHistory, last_seen: tuple[int, int], count: int)
 
 
 def newest_entry(stream: StoredStream) -> NewEntries:
-    """The last live entry of a stream that is not empty."""
+    """Return the last live entry of a non-empty stream."""
     made, last = NewEntries(stream.log), stream.log.last()
     made.spans, made.total = stream.log.spans(last, last)
     return made
@@ -335,7 +335,7 @@ def xread(call: Call) -> Wait | None:
             entries = entries_after(stream, after, options.count)
             if entries.total:
                 found.append((key, entries))
-    # Redis looks up each key twice: for its id, then for its entries.
+    # Redis looks up each key twice, for its id and for its entries.
     call.keyspace.hits += len(keys) - len(missing)
     for key in missing:
         call.missed(key)
@@ -362,7 +362,7 @@ def xread(call: Call) -> Wait | None:
 def _within(
     limits: ReadLimits, found: list[tuple[bytes, NewEntries]]
 ) -> list[tuple[bytes, NewEntries]]:
-    """The entries of each stream that MAXCOUNT and MAXSIZE allow; streams without any are left out."""
+    """Return the entries of each stream that MAXCOUNT and MAXSIZE allow, without streams that have none left."""
     kept: list[tuple[bytes, NewEntries]] = []
     for key, entries in found:
         share = limits.share(key)
@@ -374,7 +374,7 @@ def _within(
 
 
 def _frozen(arguments: Arguments, values: dict[int, bytes]) -> Arguments:
-    """The arguments with some of them replaced, for the run after a wait."""
+    """Return the arguments with ``values`` in place of some of them, for the run after a wait."""
     return Arguments.of(*(values.get(at, value) for at, value in enumerate(arguments.values())))
 
 
@@ -387,7 +387,7 @@ def begin_streams(reply: ReplyWriter, count: int) -> None:
 
 
 def begin_stream(reply: ReplyWriter, key: bytes) -> None:
-    """Begin one stream of that reply; its entries follow."""
+    """Begin one stream in the reply of a read. Its entries follow."""
     if reply.resp == 2:
         reply.array(2)
     reply.bulk(key)

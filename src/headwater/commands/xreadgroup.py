@@ -6,9 +6,9 @@
                                                                   Wait (BLOCK) or nil
 Rule 1. Every stream, group and id is checked before anything changes.
 Rule 2. The blocks on disk that the reads need are opened before anything changes. A request that names a
-        stream twice opens what its reads could need at most; what is missing after that, because it was
-        closed again, is read while the request waits.
-Rule 3. A command that returns nothing only creates missing consumers and sets seen times. One that waits
+        stream twice opens all blocks that its reads might need. Blocks that were closed again by the time they
+        are needed are read while the request waits.
+Rule 3. A command that returns nothing only creates missing consumers and sets seen times. A waiting command
         is run again as a whole when one of its keys is signalled.
 
 Source: Redis's command page and t_stream.c (xreadCommand).
@@ -85,9 +85,9 @@ def xreadgroup(call: Call) -> Wait | None:
 
 
 def _give(call: Call, reads: list[GroupRead], limits: ReadLimits, most_bytes: int) -> bool:
-    """Plan all reads, have the journal admit exactly their facts, then carry them out; new entries after
-    the first ``most_bytes`` may be left to a tail (0: none). Returns False, with nothing written, if no read
-    returns anything."""
+    """Plan all reads, have the journal admit exactly their facts, then carry them out. New entries after the first
+    ``most_bytes`` may be left to a tail (0: no tail). Return False, with nothing written, if no read returns
+    anything."""
     size, given = 0, []
     for read in reads:
         if read.plan(limits):
@@ -95,7 +95,7 @@ def _give(call: Call, reads: list[GroupRead], limits: ReadLimits, most_bytes: in
         size += read.fact_bytes()
     if call.keyspace.sealing.stored_count:
         _warm(call, reads, most_bytes)
-    if size:  # 0 for most reads that go on waiting
+    if size:  # 0 for most reads that continue to wait
         call.admit(size)
     for read in reads:
         read.ensure_consumer()
@@ -111,10 +111,10 @@ def _give(call: Call, reads: list[GroupRead], limits: ReadLimits, most_bytes: in
 
 
 def _give_in_turn(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:
-    """As `_give`, for a request that names a stream twice.
+    """Carry out the reads as `_give` does, for a request that names a stream twice.
 
-    The second read returns what the first one leaves, so each read is planned after those before it
-    were carried out, and the number of streams in the reply is known only at the end.
+    The second read returns what the first one leaves, so each read is planned after the previous ones were
+    carried out, and the number of streams in the reply is known only at the end.
     """
     size, bodies = 0, call.keyspace.sealing.bodies
     for read in reads:
@@ -149,16 +149,16 @@ def _take_turns(call: Call, reads: list[GroupRead], limits: ReadLimits) -> bool:
 
 
 def _warm(call: Call, reads: list[GroupRead], most_bytes: int = 0) -> None:
-    """Open the blocks that the planned reads need, of new entries only those of the first ``most_bytes`` (0:
-    all). Raises `ColdBlocks`."""
+    """Open the blocks that the planned reads need; for new entries only the first ``most_bytes`` (0: all). Raises
+    `ColdBlocks` if blocks must be read from disk."""
     missed = [packed for read in reads for packed in read.missed]
     found = [(read.group.stream.log, read.spans()) for read in reads]
     warm(call.keyspace.sealing, found, missed, most_bytes=most_bytes)
 
 
 def _warm_for_turns(call: Call, reads: list[GroupRead], limits: ReadLimits) -> None:
-    """Open the blocks that the reads could need one after the other: what each would return if it were the
-    only one and had the COUNT of all."""
+    """Open all blocks that the reads might need one after the other: those that each would need if it were the only
+    read, with the COUNT of all reads together."""
     for read in reads:
         wide = ReadLimits()
         wide.count = limits.count if limits.count < 0 else limits.count * len(reads)
@@ -182,8 +182,8 @@ def _group_of(call: Call, key: bytes, options: ReadOptions) -> ConsumerGroup:
 
 
 def _asks_for_new(arguments: Arguments, at: int) -> bool:
-    """Return whether the id is ``>`` or the greatest id, which means the same. Another id, that of a history
-    read, is left in ``arguments.ms`` and ``arguments.seq``."""
+    """Return whether the id is ``>`` or, with the same meaning, the greatest id. Any other id begins a read of the
+    history; it is left in ``arguments.ms`` and ``arguments.seq``."""
     if arguments.is_byte(at, _GREATER):
         return True
     if arguments.is_byte(at, _DOLLAR) or arguments.is_byte(at, _PLUS):

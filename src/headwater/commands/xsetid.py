@@ -1,4 +1,4 @@
-"""XSETID: the last id and the counters of a stream.
+"""XSETID: set the last id and the counters of a stream.
 
 Source: Redis's command page and t_stream.c (xsetidCommand).
 """

@@ -1,4 +1,4 @@
-"""XSETTLE and XRENEW: deliveries end, or their lease is renewed, if the consumer still owns them.
+"""XSETTLE and XRENEW: end deliveries, or renew their lease, if the consumer still owns them.
 
 Source: docs/guide/streams.md.
 """
@@ -33,8 +33,8 @@ if not cython.compiled:  # memory_c.pxd has them in C
 
 
 def xrenew(call: Call) -> None:
-    """XRENEW key group consumer [IDLE ms] IDS n id [id …] → an array of 1 (still owned; the
-    delivery time becomes now - ms) and 0 (not owned by the consumer). Delivery counts do not change."""
+    """XRENEW key group consumer [IDLE ms] IDS n id [id …] → an array with, for each id, 1 if the consumer still owns it
+    (its delivery time becomes now - ms), otherwise 0. Delivery counts do not change."""
     arguments = call.arguments
     stream, group = pending_group(call)
     block, idle_ms = IDBlock(), 0
@@ -75,7 +75,7 @@ def xrenew(call: Call) -> None:
 def _settleable(
     group: ConsumerGroup, consumer: GroupConsumer | None, ids: array[int], any_owner: bool
 ) -> bytearray:
-    """For each id: 1 if ``consumer`` owns it, or with ``any_owner`` if it is pending; else 0."""
+    """Return a flag for each id: 1 if ``consumer`` owns it or, with ``any_owner``, if it is pending; otherwise 0."""
     flags = bytearray(len(ids) // 2)
     for number in range(len(flags)):
         ms, seq = word_at(ids, 2 * number), word_at(ids, 2 * number + 1)
@@ -129,11 +129,11 @@ class _Settlement:
         return self.mode in (b"SILENT", b"FAIL")
 
     def _deletes(self) -> bool:
-        """Return whether the mode allows KEEPREF, DELREF or ACKED, and none was given yet."""
+        """Return whether the mode allows KEEPREF, DELREF or ACKED, and none of them was given yet."""
         return self.mode == b"ACKDEL" and not self.references
 
     def _addition(self, arguments: Arguments, index: int) -> int:
-        """Parse ``dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v …``; return the index after it."""
+        """Parse ``dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v …``. Return the index after it."""
         addition = AddRequest(arguments.bytes(index))
         index += 1
         if index < arguments.count and arguments.token(index) in (b"MAXLEN", b"MINID"):
@@ -153,7 +153,7 @@ class _Settlement:
         return start + pairs * 2
 
     def choose_ids(self, call: Call) -> None:
-        """Choose the ids of the new entries, each TO after those before it. Raises what XADD raises."""
+        """Choose the ids of the new entries, in the order of the TOs. Raises the errors of XADD."""
         last: dict[bytes, tuple[int, int]] = {}
         for addition in self.additions:
             addition.check(call.settings)
@@ -163,7 +163,7 @@ class _Settlement:
             last[addition.key] = addition.ms, addition.seq
 
     def fact_bytes(self, call: Call, stream: StoredStream) -> int:
-        """An upper bound for the facts of the settlement, in bytes."""
+        """Return an upper bound for the facts of the settlement, in bytes."""
         size = removal_bytes(stream, len(self.ids) // 2) + 16 * len(self.ids)
         return size + sum(a.fact_bytes(call.stream(a.key)) for a in self.additions)
 
@@ -173,9 +173,9 @@ def xsettle(call: Call) -> None:
     [ANYOWNER] [DELAY ms] IDS n id [id …] [TO dest [MAXLEN|MINID [=|~] t] <*|id> FIELDS m f v [f v …]] …
     → [[1|0 …], [new id …]].
 
-    Ends deliveries that ``consumer`` still owns; with ANYOWNER, which only ACK and ACKDEL allow, those of any
-    owner that are still pending. With TO, entries are added in the same step; if any id cannot be settled,
-    nothing happens. An id that is named twice counts as not owned the second time.
+    Ends deliveries that ``consumer`` still owns or, with ANYOWNER (only for ACK and ACKDEL), that are still pending
+    for any owner. TO adds entries in the same step; then nothing happens if any of the ids cannot be settled. An id
+    that is given twice counts as not owned the second time.
     """
     arguments = call.arguments
     stream, group = pending_group(call)
@@ -196,7 +196,7 @@ def xsettle(call: Call) -> None:
 
 
 def _chosen(ids: array[int], flags: bytearray) -> array[int]:
-    """The ids with a flag, each once; the flag of an id that was named before is cleared."""
+    """Return the ids whose flag is set, each once. Clears the flag of a repeated id."""
     if distinct(ids) is not ids:
         named: set[tuple[int, int]] = set()
         for number, pair in enumerate(id_pairs(ids)):
@@ -219,12 +219,12 @@ def _settle(
     ids: array[int],
     settlement: _Settlement,
 ) -> None:
-    """End the deliveries of ``ids``, all of which the consumer may settle."""
+    """End the deliveries of ``ids``. The consumer may settle all of them."""
     mode = settlement.mode
     if mode == b"ACKDEL":
         acknowledge_and_delete(call, stream, group, id_pairs(ids), settlement.references or KEEPREF)
         return
-    # No TO can remove pending entries (there is no DELREF in it), so the ids are still pending.
+    # The trimming of a TO cannot remove pending entries (it has no DELREF), so the ids are still pending.
     call.keyspace.dirty += len(ids) // 2
     if mode == b"ACK":
         group.acknowledge(ids)

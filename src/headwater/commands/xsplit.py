@@ -1,4 +1,4 @@
-"""XSPLIT: a range of entries in equal parts.
+"""XSPLIT: divide a range of entries into equal parts.
 
 Source: docs/guide/streams.md.
 """
@@ -11,10 +11,10 @@ from headwater.errors import CommandError
 
 
 def xsplit(call: Call) -> None:
-    """XSPLIT key start end parts → [number of entries in the range, ids at which equal parts begin].
+    """XSPLIT key start end parts → [number of entries in the range, ids at which the parts begin].
 
-    The id of the first part, the start of the range, is not in the reply. The first ``count mod parts``
-    parts have one entry more than the others. Reads the entry counts of blocks, not the entries.
+    The first part begins at the start of the range, so its id is not in the reply. The first ``count mod parts``
+    parts have one more entry than the others. Reads the entry counts of blocks, not the entries.
     """
     arguments, reply = call.arguments, call.reply
     start, end = range_start(arguments, 2), range_end(arguments, 3)

@@ -1,6 +1,6 @@
 """XTRIM, and `Trim`, the options MAXLEN and MINID of XTRIM and XADD.
 
-How many entries ``~`` removes depends on Redis's nodes (engine/redis_nodes/nodes.py).
+The number of entries that ``~`` removes depends on Redis's nodes (engine/redis_nodes/nodes.py).
 
 Source: Redis, streamTrim and streamParseAddOrTrimArgsOrReply.
 """
@@ -26,8 +26,8 @@ _MAX_DEFAULT_LIMIT = 1_000_000
 
 
 class _Plan:
-    """What a trim removes: ``gone`` entries, namely all up to ``bound`` and ``ids`` after it. The node in
-    which it ends is kept if ``stays`` (engine/redis_nodes/nodes.py, rule 2)."""
+    """The entries that a trim removes: all up to ``bound``, and ``ids`` after it; ``gone`` is their number. With
+    ``stays``, the node in which the trim ends is kept (engine/redis_nodes/nodes.py, rule 2)."""
 
     def __init__(self) -> None:
         self.gone = 0
@@ -44,16 +44,16 @@ class Trim:
         self.minid: tuple[int, int] | None = None
         self.approximate = False
         self.limit = -1
-        """The largest number of entries to remove, 0 for no bound, -1 if LIMIT was not given."""
+        """Maximum number of entries to remove; 0 means no limit, -1 that LIMIT was not given."""
         self.mode = b""
 
     @property
     def given(self) -> bool:
-        """Whether MAXLEN or MINID was given."""
+        """True if MAXLEN or MINID was given."""
         return self.maxlen >= 0 or self.minid is not None
 
     def take(self, arguments: Arguments, index: int) -> int:
-        """Parse the option at ``index``; return the index after it, ``index`` if it is not for trimming."""
+        """Parse the option at ``index``. Return the index after it; ``index`` if it is not a trimming option."""
         word = arguments.token(index)
         more = arguments.count - 1 - index
         if word in (b"MAXLEN", b"MINID") and more:
@@ -99,7 +99,7 @@ class Trim:
             self.limit = 0
 
     def fact_bytes(self, stream: StoredStream | None, added: int) -> int:
-        """An upper bound for the facts of `apply` after ``added`` more entries, in bytes."""
+        """Return an upper bound for the facts of `apply` after ``added`` more entries, in bytes."""
         if stream is None or self.mode in (b"", KEEPREF):
             return HEADROOM
         most = stream.length + added
@@ -110,7 +110,7 @@ class Trim:
         return HEADROOM + (most * ID_BYTES + HEADROOM) * (1 + len(stream.groups))
 
     def apply(self, stream: StoredStream) -> int:
-        """Trim; return the number of removed entries."""
+        """Trim the stream. Return the number of removed entries."""
         if not self.given:
             return 0
         plan = _Plan()
@@ -154,13 +154,13 @@ class Trim:
             node += 1
 
     def _covers_run(self, length: int, plan: _Plan, run: NodeRun) -> bool:
-        """Return whether all nodes of a run are removed as a whole, from a stream of ``length`` entries."""
+        """Return whether all nodes of a run are removed entirely, from a stream of ``length`` entries."""
         if self.limit and plan.gone + run.live > self.limit:
             return False
         return self._covers(length - run.live, (run.last_ms, run.last_seq))
 
     def _pick(self, stream: StoredStream, node: int, plan: _Plan) -> bool:
-        """Choose entries of one node, one by one; return whether there are any."""
+        """Choose entries of one node, one by one. Return whether any was chosen."""
         before = plan.gone
         spans, _ = stream.log.spans(stream.nodes.first(node), stream.nodes.last(node))
         for entry_id in (found for span in spans for found in span.ids()):
@@ -176,20 +176,20 @@ class Trim:
         return plan.gone > before
 
     def _enough(self, length: int, entry_id: tuple[int, int] | None) -> bool:
-        """Return whether no entry from ``entry_id`` on needs to be removed."""
+        """Return whether the remaining entries, from ``entry_id`` on, can all stay."""
         if self.minid is None:
             return length <= self.maxlen
         return entry_id is not None and entry_id >= self.minid
 
     def _covers(self, length_without: int, last: tuple[int, int]) -> bool:
-        """Return whether a node whose last id is ``last`` is removed as a whole."""
+        """Return whether a node with the last id ``last`` is removed entirely; ``length_without`` entries remain."""
         if self.minid is None:
             return length_without >= self.maxlen
         return last < self.minid
 
 
 def forget(stream: StoredStream, ids: list[tuple[int, int]]) -> None:
-    """Remove ``ids`` from every pending list of ``stream`` (DELREF)."""
+    """Remove ``ids`` from all pending lists of ``stream`` (DELREF)."""
     for group in stream.sorted_groups():
         pending = [entry_id for entry_id in ids if group.pel.find(*entry_id) >= 0]
         if pending:

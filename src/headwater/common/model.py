@@ -1,4 +1,4 @@
-"""The value types that all packages share: stream ids, ranges, entries, pending entries.
+"""The value types that all packages share: stream ids and ranges of them.
 
 The engine and the hot commands pass an id as two numbers, ``ms`` and ``seq``, so that the compiled
 build needs no object for it. Callers of the public API get a `StreamID`.
@@ -96,28 +96,3 @@ class IDRange(NamedTuple):
     """The first id of the range."""
     end: StreamID
     """The last id of the range."""
-
-
-class Entry(NamedTuple):
-    """An entry of a stream."""
-
-    id: StreamID
-    """The id of the entry."""
-    fields: tuple[tuple[bytes, bytes], ...]
-    """Pairs of name and value, in the producer's order. A name may be repeated."""
-
-
-class PendingEntry(NamedTuple):
-    """An entry that was delivered to a consumer group and not acknowledged.
-
-    Source: the command page of XPENDING.
-    """
-
-    id: StreamID
-    """The id of the entry."""
-    consumer: bytes | None
-    """The owner. None for an entry without an owner: released by XNACK or delayed by XSETTLE."""
-    delivery_time: int
-    """The time of the last delivery in Unix milliseconds. 0 for a released entry."""
-    delivery_count: int
-    """Number of times that the entry was delivered to the group."""

@@ -1,4 +1,4 @@
-"""Serves metrics to Prometheus from this process, and pages about its health."""
+"""Metrics for Prometheus: their definitions, the families for prometheus-client, and a server in this process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from socketserver import ThreadingMixIn
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from headwater.common.names import printable
 from headwater.errors import ListenError
 
 log = logging.getLogger("headwater.metrics")
@@ -20,6 +21,50 @@ Page: TypeAlias = Callable[[], tuple[bool, Mapping[str, object]]]
 
 REQUEST_SECONDS = 10.0
 """Maximum time that a client may take to send its request, in seconds."""
+
+
+class Metric(NamedTuple):
+    """A metric's name, type, description and labels."""
+
+    name: str
+    kind: str
+    """``gauge`` or ``counter``. prometheus-client adds ``_total`` to the name of a counter that lacks it."""
+    text: str
+    labels: Sequence[str] = ()
+
+
+class MetricSample(NamedTuple):
+    """One value of a metric."""
+
+    metric: Metric
+    labels: Sequence[str]
+    value: float
+
+
+def gauge(name: str, text: str, labels: Sequence[str] = ()) -> Metric:
+    """Define a metric that goes up and down."""
+    return Metric(name, "gauge", text, labels)
+
+
+def counter(name: str, text: str, labels: Sequence[str] = ()) -> Metric:
+    """Define a metric that only grows."""
+    return Metric(name, "counter", text, labels)
+
+
+def families(samples: Iterable[MetricSample], metrics: Iterable[Metric] = ()) -> Iterator[Any]:
+    """Yield the metric families of ``samples``, as a collector must. Those of ``metrics`` come first, in order, even if
+    they have no samples."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    by_metric: dict[Metric, list[MetricSample]] = {metric: [] for metric in metrics}
+    for sample in samples:
+        by_metric.setdefault(sample.metric, []).append(sample)
+    for metric, its in by_metric.items():
+        kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+        family = kind(metric.name, metric.text, labels=metric.labels)
+        for sample in its:
+            family.add_metric([*map(printable, sample.labels)], sample.value)
+        yield family
 
 
 def serve(

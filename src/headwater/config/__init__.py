@@ -1,11 +1,11 @@
 """The server's settings, with the names and syntax of redis.conf. Each is declared once.
 
     setting.py    `Setting`, the declaration of a setting; `setting` makes one
-    kinds.py      integers, sizes, yes or no, choices, words, text: how a value is parsed and formatted
+    kinds.py      parsing and formatting of values: integers, sizes, yes or no, choices, words, text
     listening · storage · access · tls · clients · memory · events · streams · execution · process
                   the declarations, by subject; a kind that only one setting uses is defined with it
     fixed.py      names of redis.conf that accept a single value
-    inert.py      names of redis.conf that have no effect, and other names of settings
+    inert.py      names of redis.conf that have no effect, and aliases of settings
     config.py     `Config`, the values of all settings; `SETTINGS`, the declarations by name
     file.py       parses the syntax of configuration files
     loading.py    builds a `Config` from flags, environment and file

@@ -12,7 +12,7 @@ from headwater.config.setting import AT_START, setting
 
 @dataclass(kw_only=True)
 class AccessConfig:
-    """Who may connect, and as which user."""
+    """Settings of users, passwords and the channels that users may access."""
 
     requirepass: str = setting("", "Password of the user `default`; empty for none.", secret=True)
     aclfile: str = setting(
@@ -22,9 +22,9 @@ class AccessConfig:
         fixed_after_start=AT_START,
     )
     acl_pubsub_default: Literal["allchannels", "resetchannels"] = setting(
-        "resetchannels", "Channels that a new user may access: all or none."
+        "resetchannels", "Channels of a new user: all (allchannels) or none (resetchannels)."
     )
-    acllog_max_len: int = setting(limits.ACL_LOG_LENGTH, "Maximum entries of ACL LOG.")
+    acllog_max_len: int = setting(limits.ACL_LOG_LENGTH, "Maximum number of entries of ACL LOG.")
     protected_mode: bool = setting(True, "Accept only local clients while there is no password.")
     users: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-    """The ``user`` lines, each a name and its rules (`headwater.server.services.acl.access`)."""
+    """The ``user`` lines, each a name followed by its rules (`headwater.server.services.acl.access`)."""

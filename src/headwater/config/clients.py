@@ -1,4 +1,4 @@
-"""Settings of connections: how many are accepted, and how much memory each may use."""
+"""Settings of connections: their number, their timeouts and the memory each may use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headwater.config.setting import AT_START, EmbeddedUse, setting
 
 
 class OutputLimit(NamedTuple):
-    """Limits on the output that a client has not read, in bytes; 0 means unlimited. A client may exceed
-    ``soft`` for ``seconds``, and ``hard`` never."""
+    """Limits on a client's unread output, in bytes; 0 means unlimited. A client that exceeds ``hard``, or ``soft``
+    for more than ``seconds``, is disconnected."""
 
     hard: int = 0
     soft: int = 0
@@ -20,8 +20,8 @@ class OutputLimit(NamedTuple):
 
 
 class OutputLimits(NamedTuple):
-    """The value of client-output-buffer-limit: a limit for each class of clients. The defaults are
-    Redis's. There are no replicas yet."""
+    """The value of client-output-buffer-limit: a limit for each class of clients, with Redis's defaults.
+    Replication is not implemented yet, so ``replica`` has no effect."""
 
     normal: OutputLimit = OutputLimit()
     replica: OutputLimit = OutputLimit(256 * MIB, 64 * MIB, 60)
@@ -29,11 +29,11 @@ class OutputLimits(NamedTuple):
 
 
 _SPELLED = {"normal": "normal", "replica": "slave", "pubsub": "pubsub"}
-"""The names of the classes of clients in CONFIG GET."""
+"""Class of clients → its name in CONFIG GET."""
 
 
 class ClassLimits(Kind[OutputLimits]):
-    """``class hard soft seconds``, repeated. A class that is not given keeps its limit."""
+    """One or more groups of ``class hard soft seconds``. A class that is not named keeps its limits."""
 
     several = True
 
@@ -70,7 +70,7 @@ def _output_limit(hard: str, soft: str, seconds: str) -> OutputLimit:
 
 @dataclass(kw_only=True)
 class ClientConfig:
-    """Limits of connections."""
+    """Limits on connections and on the memory of each."""
 
     maxclients: int = setting(
         limits.MAX_CLIENTS, "Maximum number of connections.", kind=Integer(1, 2**32 - 1)
@@ -79,7 +79,7 @@ class ClientConfig:
         0, "Seconds after which an idle client is disconnected; 0: never.", kind=Integer(0, I32)
     )
     tcp_keepalive: int = setting(
-        300, "Seconds between probes of a silent peer; 0: none.", kind=Integer(0, I32)
+        300, "Seconds between keepalive probes of a silent peer; 0: none.", kind=Integer(0, I32)
     )
     tcp_backlog: int = setting(
         511,
@@ -89,30 +89,30 @@ class ClientConfig:
     )
     proto_max_bulk_len: int = setting(
         limits.MAX_BULK_BYTES,
-        "Maximum length of an argument.",
+        "Maximum length of an argument of a command.",
         kind=Memory(MIB),
         embedded=EmbeddedUse.ALWAYS,
     )
     client_query_buffer_limit: int = setting(
         limits.MAX_QUERY_BUFFER_BYTES,
-        "Maximum input of a client that has not been executed yet.",
+        "Maximum size of the input of one client that is not executed yet.",
         kind=Memory(MIB),
     )
     client_output_buffer_limit: OutputLimits = setting(
         OutputLimits(),
-        "Maximum output that a client has not read: class, hard limit, soft limit, seconds for which "
-        "the soft limit may be exceeded.",
+        "Maximum unread output of a client: class, hard limit, soft limit, seconds for which the soft "
+        "limit may be exceeded.",
         kind=ClassLimits(),
         embedded=EmbeddedUse.ALWAYS,
     )
 
     @property
     def output_ahead_bytes(self) -> int:
-        """Bytes of queued replies beyond which further requests of the client wait."""
+        """Size of a client's queued replies, in bytes, above which its further requests wait."""
         return max(limits.MAX_OUTPUT_AHEAD_BYTES, *self.client_output_buffer_limit.normal[:2])
 
     def output_limit(self, *, listening: bool) -> OutputLimit:
-        """Return the limit of a client that is subscribed to channels (``listening``) or of one
-        that is not."""
+        """Return the output limit of the class ``pubsub`` if the client is subscribed to channels (``listening``),
+        otherwise of ``normal``."""
         classes = self.client_output_buffer_limit
         return classes.pubsub if listening else classes.normal

@@ -43,10 +43,10 @@ class Config(
     file: Path | None = None
     """The configuration file that was loaded; CONFIG REWRITE writes it."""
     inert: dict[str, str] = field(default_factory=dict)
-    """The values that were given to settings without effect (inert.py)."""
+    """Values given to settings without effect (inert.py), by name."""
 
     def get(self, name: str) -> str:
-        """Return a value as CONFIG GET and files format it. Raises `KeyError` for an unknown name."""
+        """Return a setting's value as CONFIG GET and files format it. Raises `KeyError` for an unknown name."""
         name = ALIASES.get(name, name)
         if name in FIXED:
             return FIXED[name].value
@@ -56,12 +56,12 @@ class Config(
         return setting.kind.report(getattr(self, setting.attribute))
 
     def shown(self, name: str) -> str:
-        """Return the same as `get`, but an empty text for a setting that CONFIG GET hides."""
+        """Return the value as `get` does, or an empty string if CONFIG GET hides the setting's value."""
         return "" if name in SETTINGS and SETTINGS[name].hidden else self.get(name)
 
     def set(self, name: str, text: str) -> None:
-        """Change a setting. Raises `ValueError` with the text of CONFIG SET's error, or `KeyError` for
-        an unknown name; the setting is unchanged then."""
+        """Change a setting. Raises `ValueError` with the text of CONFIG SET's error for an invalid value, or
+        `KeyError` for an unknown name; after an error the setting is unchanged."""
         name = ALIASES.get(name, name)
         if name in INERT:
             kind = INERT[name].kind
@@ -83,7 +83,7 @@ class Config(
         return replace(self)
 
     def located(self) -> Config:
-        """Return a copy whose paths are absolute. A relative one is relative to ``dir``."""
+        """Return a copy whose paths are absolute. Relative paths are resolved against ``dir``."""
         base = Path(self.dir).absolute()
         made = self.copy()
         for name in PATHS:
@@ -96,7 +96,7 @@ SETTINGS: dict[str, Setting] = {each.name: each for each in settings_of(Config)}
 """All declared settings by name."""
 
 PATHS = tuple(each.attribute for each in SETTINGS.values() if isinstance(each.kind, FilePath))
-"""The attributes of the settings that are paths."""
+"""Names of the attributes whose settings are paths."""
 
 NAMES = (*SETTINGS, *FIXED, *INERT, *ALIASES)
 """All names that CONFIG GET and CONFIG SET accept."""
@@ -104,11 +104,11 @@ NAMES = (*SETTINGS, *FIXED, *INERT, *ALIASES)
 LISTED = tuple(
     name for name in NAMES if name not in HIDDEN and not (name in FIXED and FIXED[name].hidden)
 )
-"""The names that a pattern of CONFIG GET matches."""
+"""Names that a pattern of CONFIG GET can match."""
 
 
 def fixed_after_start(name: str) -> str:
-    """Return why CONFIG SET cannot change the setting ``name``; empty if it can."""
+    """Return the reason why CONFIG SET cannot change the setting ``name``; empty if it can."""
     name = ALIASES.get(name, name)
     if name in SETTINGS:
         return SETTINGS[name].fixed_after_start

@@ -10,7 +10,7 @@ from headwater.engine.keyspace.events import KEYEVENT, KEYSPACE, parse_classes, 
 
 
 class EventClasses(Text):
-    """Letters of event classes, in Redis's order."""
+    """Letters that stand for classes of events, formatted in Redis's order."""
 
     def parse(self, text: str) -> str:
         return spell_classes(parse_classes(text))
@@ -18,7 +18,7 @@ class EventClasses(Text):
 
 @dataclass(kw_only=True)
 class EventConfig:
-    """Which keyspace events are published."""
+    """The keyspace events that are published."""
 
     notify_keyspace_events: str = setting(
         "",
@@ -29,6 +29,6 @@ class EventConfig:
 
     @property
     def notified_events(self) -> int:
-        """The event classes to publish, as bits of `headwater.engine.keyspace.events`; 0 without K and E."""
+        """Event classes to publish, as bits of `headwater.engine.keyspace.events`; 0 if neither K nor E is set."""
         bits = parse_classes(self.notify_keyspace_events)
         return bits if bits & (KEYSPACE | KEYEVENT) else 0

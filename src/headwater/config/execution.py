@@ -26,34 +26,34 @@ class Percentiles(Words):
 
 @dataclass(kw_only=True)
 class ExecutionConfig:
-    """How commands are measured and limited."""
+    """Settings that measure and limit the execution of commands."""
 
     slowlog_log_slower_than: int = setting(
         10_000,
-        "Microseconds from which a command is recorded in the slow log; -1: never.",
+        "Minimum duration of a command in the slow log, in microseconds; -1: none is recorded.",
         kind=Integer(-1),
     )
-    slowlog_max_len: int = setting(128, "Maximum entries of the slow log.")
+    slowlog_max_len: int = setting(128, "Maximum number of entries of the slow log.")
     lua_time_limit: int = setting(
         5000, "Milliseconds after which a script is stopped.", kind=Integer(1)
     )
     latency_monitor_threshold: int = setting(
-        0, "Milliseconds from which LATENCY records a delay of the server; 0: never."
+        0, "Minimum delay of the server that LATENCY records, in milliseconds; 0: none is recorded."
     )
     latency_tracking: bool = setting(
         False,
-        "Whether to measure the latency of commands, for LATENCY HISTOGRAM and INFO latencystats.",
+        "Measure the latency of commands, for LATENCY HISTOGRAM and INFO latencystats.",
     )
     latency_tracking_info_percentiles: tuple[str, ...] = setting(
         ("50", "99", "99.9"), "Percentiles that INFO latencystats shows.", kind=Percentiles()
     )
     enable_debug_command: Literal["no", "local", "yes"] = setting(
         "no",
-        "Who may use DEBUG: no client (no), clients of this machine (local), or all (yes).",
+        "Clients that may use DEBUG: none (no), those on this machine (local), or all (yes).",
         fixed_after_start=AT_START,
     )
     enable_protected_configs: Literal["no", "local", "yes"] = setting(
         "no",
-        "Who may change `dbfilename` by CONFIG SET, which has no effect: as for `enable-debug-command`.",
+        "Clients that may set `dbfilename`, which has no effect; values as for `enable-debug-command`.",
         fixed_after_start=AT_START,
     )

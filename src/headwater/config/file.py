@@ -14,20 +14,20 @@ from headwater.errors import ConfigError, ProtocolError
 from headwater.resp.inline import split
 
 MAX_DEPTH = 16
-"""Maximum depth of includes. It stops a file that includes itself."""
+"""Maximum depth of nested includes; a file that includes itself exceeds it."""
 
 
 class Directive(NamedTuple):
-    """A line of a configuration file: a name in lower case, and the words after it."""
+    """A line of a configuration file: a name in lower case and the words after it."""
 
     name: str
     values: list[str]
 
 
 def directives(path: Path, *, depth: int = 0) -> Iterator[tuple[str, Directive]]:
-    """Yield each directive of a file with its place (``/etc/hw.conf, line 3``).
+    """Yield the directives of a file and of the files it includes, each after its place (``/etc/hw.conf, line 3``).
 
-    Raises `ConfigError` for a file that cannot be read and for a line that cannot be parsed.
+    Raises `ConfigError` if a file cannot be read or a line cannot be parsed.
     """
     if depth > MAX_DEPTH:
         raise ConfigError(

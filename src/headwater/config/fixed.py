@@ -1,8 +1,8 @@
 """Names of redis.conf that accept a single value.
 
-Clients read these settings and configuration files contain them. Any other value promises what this store
-does not do (yet): it is an error with the reason and, where there is one, the alternative; none is silently
-ignored. Settings whose value does not matter are in inert.py.
+Clients read these settings and configuration files contain them. Any other value would promise a feature that the
+store does not have (yet), so it is rejected with an error that gives the reason and an alternative, if any exists.
+No value is silently ignored. Settings whose value does not matter are in inert.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from headwater.config.kinds import Boolean, Choice, Kind, MemoryOrPercent, Other
 
 
 class FixedSetting(NamedTuple):
-    """The only value of a setting, and why. A value that ``kind`` does not have is reported as in Redis.
-    MONITOR and SLOWLOG hide values of a ``secret``. A ``hidden`` one is shown only if its name is given."""
+    """The only value of a setting, and the reason. A value that ``kind`` cannot parse causes the same error as in
+    Redis. MONITOR and SLOWLOG redact a ``secret``. CONFIG GET shows a ``hidden`` one only by its exact name."""
 
     value: str
     reason: str
@@ -83,4 +83,4 @@ REFUSED: dict[str, str] = {
     "loadmodule-ex": _NO_MODULES,
     "sentinel": "Headwater has only the server itself",
 }
-"""Directives of configuration files that are not settings, and why they are refused."""
+"""Directives that configuration files of Redis may have, and the reasons why they are refused."""

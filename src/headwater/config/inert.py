@@ -1,14 +1,14 @@
-"""Settings of Redis and Valkey that have no effect here, so that their configuration files can be used.
+"""Settings of Redis and Valkey that are accepted without effect, so that their configuration files can be used.
 
     redis.conf ── hz 100 ──▶ accepted, shown by CONFIG GET, written by CONFIG REWRITE, listed in the log
 
-Rule 1. A setting is here if nothing depends on it: what it tunes is done differently, or is always done, or
-        belongs to something that another setting would have to enable. A setting that promises what the
-        store does not do is in fixed.py, which refuses it.
-Rule 2. The default is Redis's, or Valkey's if Redis has no such setting. It determines the kind: yes or no,
-        an integer, or any text. Sizes are named in `_SIZES`.
-Rule 3. A setting in `HIDDEN` is shown only if its name is given, as in Redis.
-Rule 4. An alias reads and sets the setting that it stands for.
+Rule 1. A setting is here if nothing depends on it: Headwater does the work differently, or always does it, or the
+        setting tunes a feature that another setting would have to enable. A setting that promises a feature
+        that the store does not have is in fixed.py, which refuses it.
+Rule 2. The default is Redis's, or Valkey's if Redis has no such setting. The default determines the kind: yes or
+        no, an integer, or any text. `_SIZES` lists the sizes.
+Rule 3. CONFIG GET shows a setting in `HIDDEN` only by its exact name, as in Redis.
+Rule 4. Reading or setting an alias reads or sets the setting that it stands for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwater.config.setting import AT_START, ONLY_AT_START, PROTECTED
 
 
 class InertSetting(NamedTuple):
-    """A setting without effect, and why. MONITOR and SLOWLOG hide values of a ``secret``."""
+    """A setting without effect, and the reason. MONITOR and SLOWLOG redact the values of a ``secret``."""
 
     default: str
     reason: str
@@ -126,7 +126,7 @@ _GROUPS: dict[str, str] = {
         use-exit-on-panic=no watchdog-period=0
     """,
 }
-"""The settings by the reason why they have no effect. A comma in a default stands for a space."""
+"""Reason why settings have no effect → the settings, as ``name=default``; a comma in a default means a space."""
 
 _SIZES = frozenset({
     "active-defrag-ignore-bytes", "cluster-link-sendbuf-limit", "commandlog-reply-larger-than",
@@ -141,7 +141,7 @@ HIDDEN = frozenset({
     "loading-process-events-interval-bytes", "prefetch-batch-max-size", "rdb-key-save-delay",
     "repl-rdb-channel", "use-exit-on-panic", "watchdog-period",
 })  # fmt: skip
-"""The settings that only a CONFIG GET with their name shows. Source: CONFIG GET of Redis 8.2.3."""
+"""Settings that CONFIG GET shows only by their exact name. Source: CONFIG GET of Redis 8.2.3."""
 
 _SECRETS = frozenset({"masterauth", "tls-client-key-file-pass"})
 
@@ -180,7 +180,7 @@ FIXED_AFTER_START: dict[str, str] = {"dbfilename": PROTECTED} | dict.fromkeys(
     ],
     ONLY_AT_START,  # Redis does not have them
 )  # fmt: skip
-"""The settings here and in fixed.py that Redis's or Valkey's CONFIG SET cannot change, and why."""
+"""Settings here and in fixed.py that CONFIG SET of Redis or Valkey cannot change, and the reasons."""
 
 ALIASES: dict[str, str] = {
     "aof_rewrite_cpulist": "aof-rewrite-cpulist",
@@ -209,7 +209,7 @@ ALIASES: dict[str, str] = {
     "zset-max-ziplist-entries": "zset-max-listpack-entries",
     "zset-max-ziplist-value": "zset-max-listpack-value",
 }
-"""Other names of settings."""
+"""Alias → the name of the setting."""
 
 
 def _kind(name: str, default: str) -> Kind[Any]:

@@ -1,6 +1,6 @@
-"""The kinds of settings: how a value is parsed and formatted.
+"""The kinds of settings, which parse and format values.
 
-Parsing raises `ValueError`, with Redis's text where Redis has one.
+Parsing raises `ValueError` for an invalid value, with the text of Redis's error if Redis has one.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ class Kind(Generic[T]):
     """Base class of the kinds of settings."""
 
     several = False
-    """Whether a value consists of several words of a line, without quotes."""
+    """True if a value may be several words of a line without quotes."""
 
     choices: tuple[str, ...] = ()
     """All possible values; empty if they cannot be listed."""
 
     def parse(self, text: str) -> T:
-        """Return the value that ``text`` stands for."""
+        """Return the value that ``text`` represents. Raises `ValueError` if it is invalid."""
         raise NotImplementedError
 
     def changed(self, current: T, text: str) -> T:  # noqa: ARG002 - most kinds replace the whole value
-        """Return the new value of a setting whose value is ``current`` and that is set to ``text``."""
+        """Return the new value of a setting when ``text`` is assigned to it while its value is ``current``."""
         return self.parse(text)
 
     def spell(self, value: T) -> str:
-        """Format ``value`` so that `parse` returns it."""
+        """Format ``value`` as text that `parse` accepts."""
         return str(value)
 
     def report(self, value: T) -> str:
@@ -117,8 +117,8 @@ class Choice(Kind[str]):
 
 
 class Flags(Kind[str]):
-    """Several of ``choices``, shown in their order; the first one stands for none of them, and one of ``pair``
-    excludes the other."""
+    """Any of ``choices`` but the first, formatted in their order; the first means that none is set. The two of
+    ``pair`` exclude each other."""
 
     several = True
 
@@ -161,7 +161,7 @@ class MemoryOrPercent(Kind[str]):
 
 
 class OtherServer(Kind[str]):
-    """Host and port of another server."""
+    """The host and port of another server."""
 
     several = True
 
@@ -195,7 +195,7 @@ class Words(Kind[tuple[str, ...]]):
 KINDS: dict[Any, Kind[Any]] = {
     int: Integer(), bool: Boolean(), str: Text(), tuple[str, ...]: Words(),
 }  # fmt: skip
-"""The kind of a setting by its type, unless its declaration names another."""
+"""Type of a setting → its kind, unless the declaration gives another."""
 
 
 def parse_integer(text: str) -> int:

@@ -19,23 +19,23 @@ class Permissions(Text):
 
 @dataclass(kw_only=True)
 class ListeningConfig:
-    """Where clients connect."""
+    """Addresses, ports and sockets at which clients connect."""
 
     port: int = setting(
         6379,
-        "TCP port; 0: a free one, or none if `tls-port` is set.",
+        "TCP port; 0: any free port, or none if `tls-port` is set.",
         kind=Integer(0, 65535),
     )
     bind: tuple[str, ...] = setting(
         ("127.0.0.1",),
-        "Addresses to listen on; empty: none. `*` means all of IPv4; an address after `-` may be missing.",
+        "Addresses to listen on; empty: none. `*` is all IPv4 addresses; `-` before an address: it may be missing.",
     )
     unixsocket: str = setting(
         "", "Path of a unix socket; empty for none.", kind=FilePath(), fixed_after_start=AT_START
     )
     unixsocketperm: str = setting(
         "0",
-        "Permissions of the unix socket, octal; 0: by the umask.",
+        "Permissions of the unix socket, in octal; 0: determined by the umask.",
         kind=Permissions(),
         fixed_after_start=AT_START,
     )

@@ -63,8 +63,8 @@ def load(
 def _accumulated(
     found: Iterable[tuple[str, Directive]], points: list[str]
 ) -> Iterator[tuple[str, Directive]]:
-    """Yield directives. Each ``save`` adds to ``points``, those before it in the file or among the flags, and
-    an empty one removes them, as in Redis."""
+    """Yield the directives, each ``save`` with all save points so far. As in Redis, a ``save`` adds to ``points``,
+    those of earlier lines and flags, and an empty one removes them."""
     for place, directive in found:
         if directive.name != "save":
             yield place, directive
@@ -75,9 +75,9 @@ def _accumulated(
 
 
 def flag_pairs(words: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Parse ``--name value [value …]`` as redis-server does: a word may have name and values, the first word
-    after a name is its value even if it begins with ``--``, except after ``--save``, which alone means none. The
-    first name, also that after a configuration file, may lack the dashes. Raises `ConfigError` for a stray word and a wrong number of values.
+    """Parse ``--name value …`` as redis-server does. A word may have name and values. The word after a name is its
+    value even if it begins with ``--``, except after ``--save``, which alone means none. The first name, also after
+    a configuration file, may lack dashes. Raises `ConfigError` for a stray word or a wrong number of values.
 
     >>> flag_pairs(["--port", "0", "--bind", "127.0.0.1", "::1", "--requirepass=x y"])
     [('port', ['0']), ('bind', ['127.0.0.1', '::1']), ('requirepass', ['x y'])]
@@ -105,7 +105,7 @@ def flag_pairs(words: Iterable[str]) -> list[tuple[str, list[str]]]:
 
 
 def _check_count(place: str, directive: Directive) -> None:
-    """Raises `ConfigError` if a setting is given without a value, or with several that takes one."""
+    """Raise `ConfigError` for a setting that lacks its value, or has several where it takes one."""
     name, values = ALIASES.get(directive.name, directive.name), directive.values
     declared = _declared(name)
     kind = None if declared is None else declared.kind
@@ -127,7 +127,7 @@ def _declared(name: str) -> Setting | InertSetting | None:
 
 
 def _given(directive: Directive) -> str:
-    """Return a directive as Redis's errors show it. The values of a secret are left out."""
+    """Return a directive as Redis's errors show it, with ``(redacted)`` for the values of a secret."""
     name, values = directive
     declared = _declared(ALIASES.get(name, name))
     if declared is not None and declared.secret:
@@ -138,7 +138,7 @@ def _given(directive: Directive) -> str:
 
 
 def _nearest(name: str) -> str:
-    """Suggest the setting with the most similar name, or the page that lists them all."""
+    """Return a hint: the setting with the most similar name, or the page that lists all settings."""
     from difflib import get_close_matches  # for this message only
 
     close = get_close_matches(name, NAMES, n=1, cutoff=0.6)

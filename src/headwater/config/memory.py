@@ -10,12 +10,12 @@ from headwater.config.setting import setting
 
 @dataclass(kw_only=True)
 class MemoryConfig:
-    """How much memory may be used."""
+    """The limit on the memory of the store."""
 
     maxmemory: int = setting(
         0,
-        "Memory above which commands that take more are refused (OOM), while reads, settlements, "
-        "deletions and trims go on; 0: no limit. Entries go to disk before that: at most half of it is "
-        "for stream-hot-bytes.",
+        "Memory limit; 0: none. Above it, commands that need more memory are refused (OOM); reads, "
+        "settlements, deletions and trims still work. Entries move to disk before that: "
+        "stream-hot-bytes is at most half of the limit.",
         kind=Memory(),
     )

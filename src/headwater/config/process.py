@@ -11,14 +11,14 @@ from headwater.config.setting import AT_START, ONLY_AT_START, setting
 
 @dataclass(kw_only=True)
 class ProcessConfig:
-    """Where the server logs, and which service manager it notifies."""
+    """Settings of the log, the metrics and the service manager."""
 
     loglevel: Literal["debug", "verbose", "notice", "warning", "nothing"] = setting(
-        "notice", "Minimum level of the messages that are logged."
+        "notice", "Minimum level of logged messages."
     )
     logfile: str = setting(
         "",
-        "File of the log; empty: standard error. SIGHUP reopens it.",
+        "Log file; empty: standard error. SIGHUP reopens it.",
         kind=FilePath(),
         fixed_after_start=AT_START,
     )
@@ -27,13 +27,13 @@ class ProcessConfig:
     )
     metrics: str = setting(
         "",
-        "HOST:PORT at which metrics for Prometheus, /healthz and /readyz are served; empty: none. "
-        "Needs the extra metrics.",
+        "HOST:PORT that serves metrics for Prometheus, /healthz and /readyz; empty: none. Requires "
+        "the extra `metrics`.",
         fixed_after_start=ONLY_AT_START,
     )
     supervised: Literal["auto", "systemd", "no"] = setting(
         "auto",
-        "Whether to notify systemd of start, reload and stop: auto does if systemd sets "
+        "Service manager to notify of start, reload and stop; auto: systemd if it sets "
         "NOTIFY_SOCKET.",
         fixed_after_start=AT_START,
     )

@@ -26,22 +26,22 @@ T = TypeVar("T")
 
 AT_START = "can't set immutable config"
 PROTECTED = "can't set protected config"
-"""Redis's reasons why CONFIG SET cannot change a setting, as its errors give them."""
+"""Reasons why CONFIG SET cannot change a setting, in the words of Redis's errors."""
 
 ONLY_AT_START = f"{AT_START}; it can be set only at the start"
-"""The reason for a setting that Redis can change or does not have. CONFIG SET accepts its present value, so that a
-client can write back all that CONFIG GET shows it."""
+"""Reason for a setting that Redis can change or does not have. CONFIG SET accepts its current value, so that a
+client can write back everything that CONFIG GET returned."""
 
 _DECLARATION, _KIND = "declaration", "kind"
 """Keys of the metadata that `setting` stores in a field."""
 
 
 class EmbeddedUse(Enum):
-    """Whether a setting may be a parameter of an embedded store's url."""
+    """Rule for a setting as a parameter of an embedded store's url."""
 
     NEVER = "never"
     ON_DISK = "on disk"
-    """Only if the store has a directory."""
+    """Allowed only if the store has a directory."""
     ALWAYS = "always"
 
 
@@ -65,7 +65,7 @@ class Setting:
 
     @property
     def spelled_default(self) -> str:
-        """The default as a file formats it."""
+        """The default as a configuration file writes it."""
         return self.kind.spell(self.default)
 
 
@@ -82,8 +82,8 @@ def setting(
     """Declare a setting.
 
     ``fixed_after_start`` is the reason why CONFIG SET cannot change the setting; empty if it can. Logs,
-    MONITOR and SLOWLOG omit the value of a ``secret``; CONFIG GET also omits that of a ``hidden``
-    setting. ``embedded`` says whether it may be a parameter of a ``headwater://`` url.
+    MONITOR and SLOWLOG omit the value of a ``secret`` setting, and CONFIG GET omits that of a ``hidden``
+    one. ``embedded`` determines whether it may be a parameter of a ``headwater://`` url.
     """
     declaration = partial(
         Setting,
@@ -99,8 +99,8 @@ def setting(
 
 
 def settings_of(declarations: type[Any]) -> Iterator[Setting]:
-    """Yield the settings that a dataclass declares: first those of its bases, beginning with the last
-    base, then its own."""
+    """Yield the settings of a dataclass: first those of its bases, the last base first, then those declared in
+    the class itself."""
     types = get_type_hints(declarations)
     for each in fields(declarations):
         if _DECLARATION in each.metadata:

@@ -13,8 +13,8 @@ FsyncPolicy = Literal["everysec", "always", "no"]
 
 
 class Directory(Text):
-    """A directory, reported as an absolute path. A relative one is relative to the one that an earlier
-    line set: as in Redis, a line changes to it."""
+    """A directory, reported as an absolute path. As in Redis, each ``dir`` line changes to its directory, so a
+    relative path is relative to the directory of the previous line."""
 
     def changed(self, current: str, text: str) -> str:
         return str(Path(current) / text)
@@ -24,11 +24,11 @@ class Directory(Text):
 
 
 SavePoint = tuple[int, int]
-"""Seconds, and the number of changes within them that makes a copy due."""
+"""A period in seconds, and the number of changes within it after which Redis saves a copy."""
 
 
 class SavePoints(Kind[tuple[SavePoint, ...]]):
-    """Pairs of seconds and changes; none if empty."""
+    """Pairs of seconds and changes; an empty text means no save points."""
 
     several = True
 
@@ -49,60 +49,60 @@ class SavePoints(Kind[tuple[SavePoint, ...]]):
 
 @dataclass(kw_only=True)
 class StorageConfig:
-    """What is written to disk, and when."""
+    """Settings of the data directory: the files that are written, and their flushing."""
 
     dir: str = setting(".", "Data directory.", kind=Directory(), fixed_after_start=PROTECTED)
     appendonly: bool = setting(
         True,
-        "Whether to write a journal.",
+        "Write a journal.",
         fixed_after_start=ONLY_AT_START,
     )
     save: tuple[SavePoint, ...] = setting(
         ((3600, 1), (300, 100), (60, 10000)),
-        "Save points, each seconds and changes. With `appendonly no` the data is kept nevertheless, in a "
-        "journal that the operating system flushes, unless this is empty.",
+        "Save points, each seconds and changes. With `appendonly no` and at least one save point, data is "
+        "still written to a journal, which the operating system flushes.",
         kind=SavePoints(),
     )
     appendfsync: FsyncPolicy = setting(
         "everysec",
-        "When the journal is flushed to disk: always before each reply, everysec once a second, no "
-        "when the operating system decides.",
+        "Flushing of the journal to disk: before each reply (always), once a second (everysec), or "
+        "when the operating system decides (no).",
         embedded=EmbeddedUse.ON_DISK,
     )
     auto_aof_rewrite_percentage: int = setting(
         100,
-        "By how many percent of the last image the journal may grow before the next image is written, "
-        "which replaces the journal's older files; 0: never by itself.",
+        "Growth of the journal, in percent of the last image, at which a new image is written and "
+        "replaces the journal's older files; 0: no image is written automatically.",
         kind=Integer(0, I32),
         embedded=EmbeddedUse.ON_DISK,
     )
     auto_aof_rewrite_min_size: int = setting(
         64 * MIB,
-        "Least size of the last image and the journal together at which the next image is written.",
+        "Minimum size of the last image and the journal together at which a new image is written.",
         kind=Memory(),
         embedded=EmbeddedUse.ON_DISK,
     )
     journal_retention: int = setting(
         0,
-        "For how long, in seconds or with the unit s, m, h or d, what an image replaces is kept, so that "
-        "`headwater history` and `headwater restore --at` reach back that far; 0: not at all.",
+        "Time for which files that a new image replaces are kept, in seconds or with the unit s, m, h or "
+        "d. `headwater history` and `headwater restore --at` reach back that far. 0: not kept.",
         kind=Duration(0, I32),
         embedded=EmbeddedUse.ON_DISK,
     )
     checkpoint_io_limit: int = setting(
         64 * MIB,
-        "Maximum bytes a second that are read and written to move older entries out of files that are "
-        "mostly deleted.",
+        "Maximum bytes per second read and written to compact segments: to move entries out of files "
+        "in which most entries are deleted.",
         kind=Memory(1),
         embedded=EmbeddedUse.ON_DISK,
     )
 
     @property
     def keeps_data(self) -> bool:
-        """Whether data is written to disk."""
+        """True if data is written to disk."""
         return self.appendonly or bool(self.save)
 
     @property
     def journal_policy(self) -> FsyncPolicy:
-        """When the journal is flushed. Save points without ``appendonly`` promise no more than ``no``."""
+        """Flush policy of the journal. It is ``no`` for a journal that is written only because of save points."""
         return self.appendfsync if self.appendonly else "no"

@@ -12,7 +12,7 @@ from headwater.engine.bodies.codecs import AUTO, NONE, ZLIB, ZSTD, make_codec
 
 
 class Compression(Choice):
-    """How blocks are compressed. A codec that is not installed is an error."""
+    """The codec that compresses blocks. A codec that is not installed is an error."""
 
     def parse(self, text: str) -> str:
         chosen = super().parse(text)
@@ -23,7 +23,7 @@ class Compression(Choice):
 
 @dataclass(kw_only=True)
 class StreamConfig:
-    """How streams are stored, trimmed, claimed and dumped."""
+    """Settings that determine how streams are stored, trimmed, claimed and dumped."""
 
     stream_node_max_bytes: int = setting(
         4 * KIB,
@@ -33,7 +33,7 @@ class StreamConfig:
     )
     stream_node_max_entries: int = setting(
         100,
-        "Maximum entries of a node, the unit of trimming with `~`.",
+        "Maximum number of entries of a node, the unit of trimming with `~`.",
         embedded=EmbeddedUse.ALWAYS,
     )
     stream_autoclaim_scan_factor: int = setting(
@@ -54,14 +54,14 @@ class StreamConfig:
     )
     stream_hot_bytes: int = setting(
         limits.STREAM_HOT_BYTES,
-        "Memory for the newest entries of all streams together, which are stored uncompressed; older "
-        "ones are compressed. With maxmemory at most half of that.",
+        "Memory for the newest entries of all streams together, which are kept uncompressed; older "
+        "entries are compressed. At most half of maxmemory, if that is set.",
         kind=Memory(),
     )
     stream_cold_cache_bytes: int = setting(
         limits.COLD_CACHE_BYTES,
-        "Memory for older entries that were read last: those of all streams together that are "
-        "decompressed, or read from disk.",
+        "Memory for recently read older entries of all streams together: those that were decompressed "
+        "or read from disk.",
         kind=Memory(),
     )
     stream_compression: str = setting(
@@ -72,6 +72,6 @@ class StreamConfig:
     )
     dump_format: Literal["8.8", "8.2", "7.0"] = setting(
         "8.8",
-        "Format of streams in DUMP: that of Redis 8.8, that which Redis 7.2 to 8.4 and Valkey also "
-        "read, or that of 7.0.",
+        "Format of streams in DUMP: 8.8 for Redis 8.8, 8.2 also for Redis 7.2 to 8.4 and Valkey, 7.0 "
+        "also for Redis 7.0.",
     )

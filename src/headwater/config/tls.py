@@ -13,7 +13,7 @@ TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 
 
 class Protocols(Words):
-    """Versions of TLS, oldest first; an empty text means both, as in Redis."""
+    """Versions of TLS, oldest first. As in Redis, an empty text means all supported versions."""
 
     def parse(self, text: str) -> tuple[str, ...]:
         wanted = {word.lower() for word in text.split()}
@@ -27,28 +27,28 @@ class Protocols(Words):
 
 @dataclass(kw_only=True)
 class TlsConfig:
-    """The TLS listener: certificates, versions, ciphers."""
+    """Settings of the TLS listener: certificates, versions, ciphers."""
 
     tls_port: int = setting(
         0, "TCP port for TLS; 0: none.", kind=Integer(0, 65535), fixed_after_start=ONLY_AT_START
     )
     tls_cert_file: str = setting(
-        "", "The server's certificate and the intermediate certificates, PEM.", kind=FilePath()
+        "", "File with the server's certificate and the intermediate ones, in PEM.", kind=FilePath()
     )
     tls_key_file: str = setting(
-        "", "The private key, PEM; empty: in tls-cert-file.", kind=FilePath()
+        "", "File with the private key, in PEM; empty: in tls-cert-file.", kind=FilePath()
     )
     tls_key_file_pass: str = setting(
         "", "Password of the private key; CONFIG GET does not show it.", secret=True, hidden=True
     )
     tls_ca_cert_file: str = setting(
-        "", "Authorities that sign clients' certificates, PEM.", kind=FilePath()
+        "", "File with the authorities that sign clients' certificates, in PEM.", kind=FilePath()
     )
     tls_ca_cert_dir: str = setting(
-        "", "The same, as a directory prepared by `openssl rehash`.", kind=FilePath()
+        "", "Directory of such authorities, prepared by `openssl rehash`.", kind=FilePath()
     )
     tls_auth_clients: Literal["no", "yes", "optional"] = setting(
-        "yes", "Whether clients must (yes) or may (optional) present a certificate."
+        "yes", "Clients must (yes), may (optional) or need not (no) present a certificate."
     )
     tls_protocols: tuple[str, ...] = setting(
         TLS_PROTOCOLS, "Versions of TLS to accept.", kind=Protocols()
@@ -57,5 +57,5 @@ class TlsConfig:
         "", "Ciphers of TLSv1.2, by their OpenSSL names; empty: Python's default."
     )
     tls_prefer_server_ciphers: bool = setting(
-        False, "Whether the server's order of ciphers takes precedence over the client's."
+        False, "Prefer the server's order of ciphers to the client's."
     )

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from headwater.errors import HeadwaterError
 
@@ -65,15 +65,10 @@ class Child:
         Raises `ChildFailed`, with the last lines of the output, if the process ends first or after
         ``within`` seconds.
         """
-        deadline = time.monotonic() + within
-        while True:
-            ended = not self.running  # read before the output, so that no line is missed
-            for line in self.output().splitlines():
-                if words in line:
-                    return line
-            if ended or time.monotonic() > deadline:
-                raise self.failure(f"did not print {words!r} within {within:g} seconds")
-            time.sleep(0.02)
+        with suppress(ChildFailed):  # it would say that the process did not end
+            for line in self.lines_with(words, within=within):
+                return line
+        raise self.failure(f"did not print {words!r} within {within:g} seconds")
 
     def lines_with(self, words: str, *, within: float) -> Iterator[str]:
         """Yield the lines of the output that contain ``words``, as they arrive, until the process ends.
@@ -82,7 +77,7 @@ class Child:
         """
         deadline, yielded = time.monotonic() + within, 0
         while True:
-            ended = not self.running  # before reading, as above
+            ended = not self.running  # read before the output, so that no line is missed
             whole = self.output().rpartition("\n")[0].splitlines()
             found = [line for line in whole if words in line]
             yield from found[yielded:]
@@ -91,7 +86,7 @@ class Child:
                 return
             if time.monotonic() > deadline:
                 raise self.failure(f"did not end within {within:g} seconds")
-            time.sleep(0.1)
+            time.sleep(0.02)
 
     def wait(self, *, within: float) -> int:
         """Wait for the process and return its exit status. Raises `ChildFailed` if it does not end in
@@ -159,21 +154,21 @@ class Children:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        with ignoring_interrupts():
+        with handling_interrupts(signal.SIG_IGN):
             for child in reversed(self._children):
                 if child.name not in self.kept:
                     child.end()
 
 
 @contextmanager
-def ignoring_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C and SIGTERM inside the block."""
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in _STOP_SIGNALS}
+def handling_interrupts(handler: Callable[[int, Any], object] | signal.Handlers) -> Iterator[None]:
+    """Handle SIGINT, SIGTERM and SIGHUP with ``handler`` inside the block."""
+    previous = {number: signal.signal(number, handler) for number in _STOP_SIGNALS}
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
 @contextmanager
@@ -197,12 +192,10 @@ def interrupted_by_signals() -> Iterator[Callable[[], None]]:
         if arrived:
             raise KeyboardInterrupt
 
-    previous = {number: signal.signal(number, interrupt) for number in _STOP_SIGNALS}
     try:
-        yield look
+        with handling_interrupts(interrupt):
+            yield look
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         look()
 
 
@@ -210,14 +203,10 @@ def interrupted_by_signals() -> Iterator[Callable[[], None]]:
 def delaying_interrupts() -> Iterator[None]:
     """Delay signals that arrive inside the block until after it."""
     arrived: list[int] = []
-    previous = {
-        n: signal.signal(n, lambda number, _frame: arrived.append(number)) for n in _STOP_SIGNALS
-    }
     try:
-        yield
+        with handling_interrupts(lambda number, _frame: arrived.append(number)):
+            yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         if arrived:
             signal.raise_signal(arrived[0])
 

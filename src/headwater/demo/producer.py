@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from headwater.demo.corrupt import Corruption, corrupt, plan
 from headwater.demo.data import Flight, Key, key
 from headwater.demo.names import STREAM
-from headwater.messages import DATA_FIELD, codec_for
+from headwater.messages import codec_for
+from headwater.messages.codecs import DATA_FIELD
 
 if TYPE_CHECKING:
     from redis import Redis

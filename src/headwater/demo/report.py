@@ -4,43 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
-from typing import NamedTuple
 
-from headwater.demo import plots
-from headwater.demo.html import document, facts, figure, paragraph
+from headwater.demo import html, plots
 from headwater.demo.reconcile import Line
 from headwater.demo.sampling import Event, Sample
 from headwater.demo.tables import Delays
 
 
-class ReportData(NamedTuple):
-    """The contents of the report. ``shown`` has sentences that describe the run. ``ended`` maps the killed and the
+def page(
+    *,
+    title: str,
+    shown: Sequence[str],
+    facts: Sequence[tuple[str, str]],
+    lines: Sequence[Line],
+    delays: Delays,
+    samples: Sequence[Sample],
+    events: Sequence[Event],
+    ended: Mapping[str, str],
+) -> str:
+    """Return the whole document. ``shown`` has sentences that describe the run. ``ended`` maps the killed and the
     stopped consumer to their labels."""
-
-    title: str
-    shown: Sequence[str]
-    facts: Sequence[tuple[str, str]]
-    lines: Sequence[Line]
-    delays: Delays
-    samples: Sequence[Sample]
-    events: Sequence[Event]
-    ended: Mapping[str, str]
-
-
-def write(data: ReportData, path: Path) -> None:
-    """Write the report to ``path``."""
-    path.write_text(page(data), encoding="utf-8")
-
-
-def page(data: ReportData) -> str:
-    """Return the whole document."""
-    all_hold = all(line.holds for line in data.lines)
+    all_hold = all(line.holds for line in lines)
     verdict = "Every line of the reconciliation holds." if all_hold else "A line does not hold."
     pictures = [
         (
             "Pending entries by owner",
-            plots.pending(data.samples, data.events, data.ended),
+            plots.pending(samples, events, ended),
             (
                 "Pending entries are delivered but not settled. Those of the killed worker stay pending until the "
                 "other workers claim them."
@@ -48,35 +37,35 @@ def page(data: ReportData) -> str:
         ),
         (
             "Entries not read yet",
-            plots.unread(data.samples, data.events),
+            plots.unread(samples, events),
             "The group's lag: it grows while workers are missing.",
         ),
         (
             "Throughput",
-            plots.throughput(data.samples, data.events),
+            plots.throughput(samples, events),
             "Flights published and enriched per second; dotted lines mark a stopped or killed worker.",
         ),
         (
             "Departure delay by hour",
-            plots.delays_by_hour(data.delays),
+            plots.delays_by_hour(delays),
             "From the hourly table: the mean over all days for each scheduled hour.",
         ),
         (
             "Departure delay by airline",
-            plots.delays_by_airline(data.delays),
+            plots.delays_by_airline(delays),
             "From the carriers table, joined with the airlines' names.",
         ),
     ]
-    return document(
-        data.title,
+    return html.document(
+        title,
         f'<p class="verdict {"holds" if all_hold else "broken"}">{verdict}</p>',
-        paragraph(data.shown),
-        facts(data.facts),
+        html.paragraph(shown),
+        html.facts(facts),
         "<h2>Reconciliation</h2>",
         "<table>\n<tr><th>promise</th><th>expected</th><th>found</th><th></th></tr>",
-        *map(row, data.lines),
+        *map(row, lines),
         "</table>",
-        *(figure(*picture) for picture in pictures if picture[1]),
+        *(html.figure(*picture) for picture in pictures if picture[1]),
     )
 
 

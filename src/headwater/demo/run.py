@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,7 @@ from headwater.demo import data, faults, reconcile, report
 from headwater.demo.children import Child, Children, interrupted_by_signals
 from headwater.demo.console import DemoConsole
 from headwater.demo.corrupt import plan
-from headwater.demo.evidence import OwnedEntries, collect, group_counts
+from headwater.demo.evidence import OwnedEntries, collect
 from headwater.demo.names import (
     APP,
     ENRICHED,
@@ -38,7 +39,6 @@ from headwater.demo.producer import Published, Publishing
 from headwater.demo.reconcile import Line
 from headwater.demo.sampling import Sample, Sampler
 from headwater.demo.tables import read_delays
-from headwater.messages import dead_letter_stream
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -65,14 +65,6 @@ STALL_SECONDS = 60.0
 SPARK_SECONDS = 900.0
 
 
-class DemoOptions(NamedTuple):
-    """The options of the command line."""
-
-    flights: int = data.FLIGHTS
-    seed: int = SEED
-    keep: bool = False
-
-
 class DemoResult(NamedTuple):
     """The lines of the reconciliation, and the path of the report."""
 
@@ -89,7 +81,7 @@ class WorkResult(NamedTuple):
     sampler: Sampler
 
 
-def run(options: DemoOptions, console: DemoConsole) -> DemoResult:
+def run(console: DemoConsole, *, flights: int, seed: int, keep: bool) -> DemoResult:
     """Run the demo in a new temporary directory. Its processes are ended in every case.
 
     Afterwards the directory contains the report; the rest only if a line does not hold or ``keep`` is
@@ -99,14 +91,16 @@ def run(options: DemoOptions, console: DemoConsole) -> DemoResult:
     place = Path(tempfile.mkdtemp(prefix="headwater-demo-"))
     try:
         with interrupted_by_signals() as look, Children(place / "logs") as children:
-            outcome = Demo(options, console, place, children, look).run()
+            outcome = Demo(
+                console, place, children, look, flights=flights, seed=seed, keep=keep
+            ).run()
     except KeyboardInterrupt:
         shutil.rmtree(place, ignore_errors=True)
         raise
     except BaseException:
         console.say(f"logs and data are in {place}")
         raise
-    if not options.keep and all(line.holds for line in outcome.lines):
+    if not keep and all(line.holds for line in outcome.lines):
         for rest in [path for path in place.iterdir() if path != outcome.report]:
             shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
     return outcome
@@ -131,13 +125,18 @@ class Demo:
 
     def __init__(
         self,
-        options: DemoOptions,
         console: DemoConsole,
         place: Path,
         children: Children,
         look: Callable[[], None],
+        *,
+        flights: int,
+        seed: int,
+        keep: bool,
     ) -> None:
-        self.options = options
+        self.flights = flights
+        self.seed = seed
+        self.keep = keep
         self.console = console
         self.place = place
         self.children = children
@@ -153,9 +152,9 @@ class Demo:
         client = headwater.connect(url)
         self.begin(
             "2 producer",
-            f"A producer publishes {self.options.flights:,} flights, one in a thousand corrupted",
+            f"A producer publishes {self.flights:,} flights, one in a thousand corrupted",
         )
-        flights = data.flights(limit=self.options.flights)
+        flights = data.flights(limit=self.flights)
         work = self.work(client, url, flights)
         self.begin("4 Spark", f"Spark turns {ENRICHED} into tables")
         self.make_tables(url)
@@ -174,7 +173,7 @@ class Demo:
         self.end_step()
         self.console.say(f"{path}")
         self.console.say(f"{self.console.seconds:.0f} seconds in all: {self.times()}")
-        if self.options.keep:
+        if self.keep:
             self.leave_running(server, url)
         return DemoResult(lines, path)
 
@@ -192,7 +191,7 @@ class Demo:
 
     def work(self, client: Redis, url: str, flights: list[data.Flight]) -> WorkResult:
         """Publish the flights while three workers enrich them; stop one worker and kill another."""
-        corrupted = len(plan(len(flights), seed=self.options.seed))
+        corrupted = len(plan(len(flights), seed=self.seed))
         totals = {"published": len(flights), "enriched": len(flights) - corrupted}
         with self.console.progress(totals) as advance:
 
@@ -201,19 +200,24 @@ class Demo:
 
             with (
                 Sampler(client, seen=seen) as sampler,
-                Publishing(client, flights, seed=self.options.seed) as publishing,
+                Publishing(client, flights, seed=self.seed) as publishing,
             ):
                 self.begin(
                     "3 workers", f"{WORKERS} workers enrich them; one is stopped, one is killed"
                 )
                 workers = self.start_workers(client, url)
-                wait = SettlementWait(client, workers, publishing, len(flights))
-                wait.until(STOP_AT)
+                wait = partial(
+                    wait_until_settled,
+                    flights=len(flights),
+                    sampler=sampler,
+                    workers=workers,
+                    publishing=publishing,
+                )
+                wait(STOP_AT)
                 stopped = self.stop_one(client, sampler)
-                wait.until(KILL_AT)
+                wait(KILL_AT)
                 killed = self.kill_one(client, sampler)
-                wait.until(1.0)
-                seen(sampler.take())
+                seen(wait(1.0))
                 published = publishing.result()
         workers.send(signal.SIGTERM)
         status = workers.wait(within=START_SECONDS)
@@ -223,8 +227,8 @@ class Demo:
 
     def start_workers(self, client: Redis, url: str) -> Child:
         """Start ``headwater work``; return when each of its processes is in the group."""
-        short = self.options.flights < SHORT_FLIGHTS
-        pause = SHORT_SECONDS * WORKERS * PAUSED_CONCURRENCY / self.options.flights if short else 0
+        short = self.flights < SHORT_FLIGHTS
+        pause = SHORT_SECONDS * WORKERS * PAUSED_CONCURRENCY / self.flights if short else 0
         workers = self.children.headwater(
             "workers",
             *("work", APP, "--workers", str(WORKERS)),
@@ -285,24 +289,20 @@ class Demo:
         """Write the report and return its path."""
         path = self.place / "report.html"
         written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        report.write(
-            report.ReportData(
-                title=f"{self.options.flights:,} flights, from bytes to tables",
-                shown=shown(
-                    work.published, workers=WORKERS, stopped=work.stopped, killed=work.killed
-                ),
-                facts=[("date", written), ("machine", machine()), *self.facts],
-                lines=lines,
-                delays=read_delays(self.place / "tables"),
-                samples=work.sampler.samples,
-                events=work.sampler.events,
-                ended={
-                    work.killed.consumer: "the killed worker",
-                    work.stopped.consumer: "the stopped worker",
-                },
-            ),
-            path,
+        page = report.page(
+            title=f"{self.flights:,} flights, from bytes to tables",
+            shown=shown(work.published, workers=WORKERS, stopped=work.stopped, killed=work.killed),
+            facts=[("date", written), ("machine", machine()), *self.facts],
+            lines=lines,
+            delays=read_delays(self.place / "tables"),
+            samples=work.sampler.samples,
+            events=work.sampler.events,
+            ended={
+                work.killed.consumer: "the killed worker",
+                work.stopped.consumer: "the stopped worker",
+            },
         )
+        path.write_text(page, encoding="utf-8")
         return path
 
     def leave_running(self, server: Child, url: str) -> None:
@@ -338,35 +338,25 @@ class Demo:
         return ", ".join(f"{step[2:]} {took}" for step, took in self.facts if step[0].isdigit())
 
 
-class SettlementWait:
-    """Waits until flights are settled, as long as the workers make progress."""
-
-    def __init__(self, client: Redis, workers: Child, publishing: Publishing, flights: int) -> None:
-        self._client = client
-        self._workers = workers
-        self._publishing = publishing
-        self._flights = flights
-
-    def until(self, part: float) -> None:
-        """Wait until the fraction ``part`` of all flights is enriched or dead. If it is 1, also wait until all flights
-        are published and the group has no pending or unread entries. Raises `ChildFailed` without progress."""
-        wanted = round(part * self._flights)
-        last, moved = -1, time.monotonic()
-        while True:
-            done = self._settled()
-            if done >= wanted and (part < 1 or self._quiet()):
-                return
-            if done != last:
-                last, moved = done, time.monotonic()
-            if not self._workers.running or time.monotonic() - moved > STALL_SECONDS:
-                raise self._workers.failure(f"stopped at {done:,} of {wanted:,} flights")
-            time.sleep(0.02)
-
-    def _settled(self) -> int:
-        return sum(self._client.xlen(name) for name in (ENRICHED, dead_letter_stream(STREAM)))
-
-    def _quiet(self) -> bool:
-        return self._publishing.ended and group_counts(self._client) == (0, 0)
+def wait_until_settled(
+    part: float, *, flights: int, sampler: Sampler, workers: Child, publishing: Publishing
+) -> Sample:
+    """Wait until the fraction ``part`` of all flights is enriched or dead, as long as the workers make progress. If it
+    is 1, also wait until all flights are published and the group has no pending or unread entries. Return the last
+    sample. Raises `ChildFailed` without progress."""
+    wanted = round(part * flights)
+    last, moved = -1, time.monotonic()
+    while True:
+        now = sampler.take()
+        done = now.enriched + now.dead
+        quiet = (now.pending, now.unread) == (0, 0)
+        if done >= wanted and (part < 1 or (quiet and publishing.ended)):
+            return now
+        if done != last:
+            last, moved = done, time.monotonic()
+        if not workers.running or time.monotonic() - moved > STALL_SECONDS:
+            raise workers.failure(f"stopped at {done:,} of {wanted:,} flights")
+        time.sleep(0.02)
 
 
 # --- the report's first lines ---------------------------------------------------------------------

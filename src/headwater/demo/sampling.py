@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from headwater.demo.evidence import group_counts, pending_by_owner
 from headwater.demo.names import ENRICHED, STREAM
-from headwater.messages import dead_letter_stream
+from headwater.messages.keys import dead_letter_stream
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -91,7 +91,35 @@ def decoder_of(make: Callable[..., Any], kind: Any) -> Any:
         ) from error
 
 
-class JSONCodec(MessageCodec):
+class DocumentCodec(MessageCodec):
+    """Codec with one field, ``data``, that holds a document."""
+
+    document: str
+    """Name of the document's format."""
+    _write: Callable[[Any], bytes]
+
+    def encode(self, message: Any) -> Pairs:
+        try:
+            return [(DATA_FIELD, self._write(message))]
+        except (AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise EncodeError(
+                f"{shown(message)} cannot be written as {self.document}: {error}"
+            ) from error
+
+    def _data(self, flat: Sequence[bytes]) -> bytes:
+        """Return the value of field ``data``, or its last value if the field is repeated."""
+        if len(flat) == 2 and flat[0] == DATA_FIELD:
+            return flat[1]
+        for index in range(len(flat) - 2, -1, -2):
+            if flat[index] == DATA_FIELD:
+                return flat[index + 1]
+        raise DecodeError(
+            f"field 'data' is missing: codec {self.name} expects one {self.document} document there; the "
+            f"entry has the fields {names(flat)}"
+        )
+
+
+class JSONCodec(DocumentCodec):
     """One field, ``data``, with a JSON document.
 
     >>> codec = JSONCodec(dict[str, int])
@@ -102,20 +130,15 @@ class JSONCodec(MessageCodec):
     """
 
     name = "json"
+    document = "JSON"
 
     def __init__(self, kind: Any) -> None:
         super().__init__(kind)
-        self._encoder = msgspec.json.Encoder()
+        self._write = msgspec.json.Encoder().encode
         self._decoder = decoder_of(msgspec.json.Decoder, kind)
 
-    def encode(self, message: Any) -> Pairs:
-        try:
-            return [(DATA_FIELD, self._encoder.encode(message))]
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise EncodeError(f"{shown(message)} cannot be written as JSON: {error}") from error
-
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
-        data = data_field(flat)
+        data = self._data(flat)
         try:
             return self._decoder.decode(data)
         except msgspec.ValidationError as error:
@@ -128,40 +151,26 @@ class JSONCodec(MessageCodec):
             ) from error
 
 
-class PydanticJSONCodec(MessageCodec):
+class PydanticJSONCodec(DocumentCodec):
     """Codec json for a pydantic model: the model's own JSON, with its aliases as names."""
 
     name = "json"
+    document = "JSON"
 
-    def encode(self, message: Any) -> Pairs:
-        try:
-            return [(DATA_FIELD, message.model_dump_json(by_alias=True).encode())]
-        except (AttributeError, TypeError, ValueError) as error:
-            raise EncodeError(f"{shown(message)} cannot be written as JSON: {error}") from error
+    def _write(self, message: Any) -> bytes:
+        document: str = message.model_dump_json(by_alias=True)
+        return document.encode()
 
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
         from pydantic import ValidationError
 
-        data = data_field(flat)
+        data = self._data(flat)
         try:
             return self.kind.model_validate_json(data)
         except ValidationError as error:
             if error.errors()[0]["type"] == "json_invalid":
                 raise not_json(data, self.kind, error.errors()[0]["msg"]) from None
             raise DecodeError(pydantic_words(error)) from None
-
-
-def data_field(flat: Sequence[bytes], *, codec: str = "json", document: str = "JSON") -> bytes:
-    """Return the value of field ``data``, or its last value if the field is repeated."""
-    if len(flat) == 2 and flat[0] == DATA_FIELD:
-        return flat[1]
-    for index in range(len(flat) - 2, -1, -2):
-        if flat[index] == DATA_FIELD:
-            return flat[index + 1]
-    raise DecodeError(
-        f"field 'data' is missing: codec {codec} expects one {document} document there; the entry has "
-        f"the fields {names(flat)}"
-    )
 
 
 def not_json(data: bytes, kind: object, reason: object) -> DecodeError:

@@ -88,12 +88,6 @@ def group_reader_key(stream: str, group: str) -> str:
     return related_key(stream, f":hw:reader:{group}")
 
 
-def due_key(stream: str, group: str) -> str:
-    """Return the key of the hash id → due time of delayed entries that earlier versions wrote:
-    ``{orders}:hw:due:billing``. The hash is read while it exists."""
-    return related_key(stream, f":hw:due:{group}")
-
-
 def dedupe_key(stream: str, key: str) -> str:
     """Return the key of the string with the id of the entry that was added with a dedupe name, on servers
     without idempotent producers: ``{orders}:hw:dedupe:order-17``."""

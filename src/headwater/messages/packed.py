@@ -9,9 +9,8 @@ import msgspec
 
 from headwater.errors import DeclarationError, DecodeError, EncodeError
 from headwater.messages.codecs import (
-    DATA_FIELD,
+    DocumentCodec,
     MessageCodec,
-    data_field,
     decoder_of,
     pydantic_words,
     shown,
@@ -20,7 +19,7 @@ from headwater.messages.codecs import (
 from headwater.messages.keys import RESERVED_PREFIX, Pairs
 
 
-class MsgpackCodec(MessageCodec):
+class MsgpackCodec(DocumentCodec):
     """One field, ``data``, with a MessagePack document.
 
     >>> codec = MsgpackCodec(dict[str, int])
@@ -31,22 +30,15 @@ class MsgpackCodec(MessageCodec):
     """
 
     name = "msgpack"
+    document = "MessagePack"
 
     def __init__(self, kind: Any) -> None:
         super().__init__(kind)
-        self._encoder = msgspec.msgpack.Encoder()
+        self._write = msgspec.msgpack.Encoder().encode
         self._decoder = decoder_of(msgspec.msgpack.Decoder, kind)
 
-    def encode(self, message: Any) -> Pairs:
-        try:
-            return [(DATA_FIELD, self._encoder.encode(message))]
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise EncodeError(
-                f"{shown(message)} cannot be written as MessagePack: {error}"
-            ) from error
-
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
-        data = data_field(flat, codec="msgpack", document="MessagePack")
+        data = self._data(flat)
         try:
             return self._decoder.decode(data)
         except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
@@ -56,29 +48,22 @@ class MsgpackCodec(MessageCodec):
             ) from None
 
 
-class PydanticMsgpackCodec(MessageCodec):
+class PydanticMsgpackCodec(DocumentCodec):
     """Codec msgpack for a pydantic model, with its aliases as names."""
 
     name = "msgpack"
+    document = "MessagePack"
 
-    def __init__(self, kind: Any) -> None:
-        super().__init__(kind)
+    def _write(self, message: Any) -> bytes:
         from pydantic_core import to_jsonable_python
 
-        self._encoder = msgspec.msgpack.Encoder(enc_hook=to_jsonable_python)
-
-    def encode(self, message: Any) -> Pairs:
-        try:
-            return [(DATA_FIELD, self._encoder.encode(message.model_dump(by_alias=True)))]
-        except (AttributeError, TypeError, ValueError) as error:
-            raise EncodeError(
-                f"{shown(message)} cannot be written as MessagePack: {error}"
-            ) from error
+        values = message.model_dump(by_alias=True)
+        return msgspec.msgpack.encode(values, enc_hook=to_jsonable_python)
 
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
         from pydantic import ValidationError
 
-        data = data_field(flat, codec="msgpack", document="MessagePack")
+        data = self._data(flat)
         try:
             return self.kind.model_validate(msgspec.msgpack.decode(data))
         except ValidationError as error:

@@ -8,9 +8,10 @@ Rule 3. Streams are read together (`streams`); no entry's content is transferred
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from headwater.common.names import text_of
+from headwater.common.prometheus import Metric, MetricSample, counter, gauge
 from headwater.groups.protocol.capabilities import info_fields
 from headwater.groups.protocol.operation import Command, Operation, Refused, accepted, mapping
 from headwater.messages.keys import dead_letter_stream
@@ -22,99 +23,73 @@ GROUPS_AT_ONCE = 500
 """Maximum number of groups whose consumers are read in one request."""
 
 
-class Metric(NamedTuple):
-    """A metric's name, type, description and labels."""
-
-    name: str
-    kind: str
-    """``gauge`` or ``counter``; the name of a counter ends in ``_total``."""
-    text: str
-    labels: Sequence[str] = ()
-
-
-class MetricSample(NamedTuple):
-    """One value of a metric."""
-
-    metric: Metric
-    labels: Sequence[str]
-    value: float
-
-
 _STREAM, _GROUP = ("db", "stream"), ("db", "stream", "group")
 _CONSUMER = (*_GROUP, "consumer")
 
 
-def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> Metric:
-    return Metric(name, "gauge", text, labels)
-
-
-def _counter(name: str, text: str) -> Metric:
-    return Metric(name, "counter", text)
-
-
-UP: Final = _gauge("redis_up", "1 if the store answered.")
+UP: Final = gauge("redis_up", "1 if the store answered.")
 
 SERVER: Final[Mapping[Metric, str]] = {
-    _gauge("redis_uptime_in_seconds", "Seconds since the server started."): "uptime_in_seconds",
-    _gauge("redis_connected_clients", "Connected clients."): "connected_clients",
-    _gauge("redis_blocked_clients", "Clients that wait in a blocking command."): "blocked_clients",
-    _gauge("redis_connected_slaves", "Connected replicas."): "connected_slaves",
-    _gauge("redis_memory_used_bytes", "Memory that the data and the clients use."): "used_memory",
-    _gauge("redis_memory_used_rss_bytes", "Memory of the process."): "used_memory_rss",
-    _gauge("redis_memory_max_bytes", "maxmemory; 0 for no limit."): "maxmemory",
-    _gauge("redis_loading_dump_file", "1 while the store is loaded."): "loading",
-    _gauge(
+    gauge("redis_uptime_in_seconds", "Seconds since the server started."): "uptime_in_seconds",
+    gauge("redis_connected_clients", "Connected clients."): "connected_clients",
+    gauge("redis_blocked_clients", "Clients that wait in a blocking command."): "blocked_clients",
+    gauge("redis_connected_slaves", "Connected replicas."): "connected_slaves",
+    gauge("redis_memory_used_bytes", "Memory that the data and the clients use."): "used_memory",
+    gauge("redis_memory_used_rss_bytes", "Memory of the process."): "used_memory_rss",
+    gauge("redis_memory_max_bytes", "maxmemory; 0 for no limit."): "maxmemory",
+    gauge("redis_loading_dump_file", "1 while the store is loaded."): "loading",
+    gauge(
         "redis_rdb_last_save_timestamp_seconds", "Time of the last snapshot or image, in Unix time."
     ): ("rdb_last_save_time"),
-    _gauge("redis_rdb_changes_since_last_save", "Changes since the last snapshot or image."): (
+    gauge("redis_rdb_changes_since_last_save", "Changes since the last snapshot or image."): (
         "rdb_changes_since_last_save"
     ),
-    _gauge("redis_aof_current_size_bytes", "Size of the append-only file or journal."): (
+    gauge("redis_aof_current_size_bytes", "Size of the append-only file or journal."): (
         "aof_current_size"
     ),
-    _counter("redis_commands_processed_total", "Commands that were executed."): (
+    counter("redis_commands_processed_total", "Commands that were executed."): (
         "total_commands_processed"
     ),
-    _counter("redis_connections_received_total", "Connections that were accepted."): (
+    counter("redis_connections_received_total", "Connections that were accepted."): (
         "total_connections_received"
     ),
-    _counter("redis_rejected_connections_total", "Connections that were refused."): (
+    counter("redis_rejected_connections_total", "Connections that were refused."): (
         "rejected_connections"
     ),
-    _counter("redis_net_input_bytes_total", "Bytes received."): "total_net_input_bytes",
-    _counter("redis_net_output_bytes_total", "Bytes sent."): "total_net_output_bytes",
-    _counter("redis_expired_keys_total", "Keys that expired."): "expired_keys",
-    _counter("redis_evicted_keys_total", "Keys that were evicted."): "evicted_keys",
-    _counter("redis_keyspace_hits_total", "Reads of keys that exist."): "keyspace_hits",
-    _counter("redis_keyspace_misses_total", "Reads of keys that do not exist."): "keyspace_misses",
-    _gauge("headwater_journal_files", "Files of the journal."): "journal_files",
-    _counter("headwater_journal_fsyncs_total", "Calls of fsync for the journal."): "journal_fsyncs",
-    _gauge("headwater_journal_recovery_cuts", "Torn ends that the last start cut off."): (
+    counter("redis_net_input_bytes_total", "Bytes received."): "total_net_input_bytes",
+    counter("redis_net_output_bytes_total", "Bytes sent."): "total_net_output_bytes",
+    counter("redis_expired_keys_total", "Keys that expired."): "expired_keys",
+    counter("redis_evicted_keys_total", "Keys that were evicted."): "evicted_keys",
+    counter("redis_keyspace_hits_total", "Reads of keys that exist."): "keyspace_hits",
+    counter("redis_keyspace_misses_total", "Reads of keys that do not exist."): "keyspace_misses",
+    gauge("headwater_journal_files", "Files of the journal."): "journal_files",
+    counter("headwater_journal_fsyncs_total", "Calls of fsync for the journal."): "journal_fsyncs",
+    gauge("headwater_journal_recovery_cuts", "Torn ends that the last start cut off."): (
         "journal_recovery_cuts"
     ),
-    _gauge("headwater_segments", "Files of entries on disk."): "segments",
-    _gauge("headwater_segment_live_bytes", "Size of live entries on disk."): "segment_live_bytes",
-    _counter("headwater_cold_reads_total", "Reads of entries on disk."): "cold_reads",
-    _counter("headwater_cold_read_failures_total", "Reads of entries on disk that failed."): (
+    gauge("headwater_segments", "Files of entries on disk."): "segments",
+    gauge("headwater_segment_live_bytes", "Size of live entries on disk."): "segment_live_bytes",
+    counter("headwater_cold_reads_total", "Reads of entries on disk."): "cold_reads",
+    counter("headwater_cold_read_failures_total", "Reads of entries on disk that failed."): (
         "cold_read_failures"
     ),
-    _counter("headwater_checkpoints_total", "Images that were written."): "rdb_saves",
+    counter("headwater_checkpoints_total", "Images that were written."): "rdb_saves",
 }
 """Metrics of the server, each with its field of INFO."""
 
 HEALTH: Final[Mapping[Metric, str]] = {
-    _gauge("redis_rdb_last_bgsave_status", "1 if the last snapshot or image succeeded."): (
+    gauge("redis_rdb_last_bgsave_status", "1 if the last snapshot or image succeeded."): (
         "rdb_last_bgsave_status"
     ),
-    _gauge(
+    gauge(
         "redis_aof_last_write_status", "1 if the last write to the append-only file succeeded."
     ): ("aof_last_write_status"),
 }
 """Metrics that are 1 if a field of INFO is ``ok``, each with the field."""
 
 STREAMS: Final[Mapping[Metric, Callable[[StreamSummary], int | None]]] = {
-    _gauge("redis_stream_length", "Entries of a stream.", _STREAM): lambda one: one.entries,
-    _gauge("redis_stream_groups", "Groups of a stream.", _STREAM): lambda one: one.groups,
+    gauge("redis_stream_length", "Entries of a stream.", _STREAM): lambda one: one.entries,
+    gauge("redis_stream_groups", "Groups of a stream.", _STREAM): lambda one: one.groups,
 }
 
 
@@ -124,40 +99,40 @@ def _seconds(ms: int | None, *, nothing: bool) -> float | None:
 
 
 GROUPS: Final[Mapping[Metric, Callable[[GroupLag], float | None]]] = {
-    _gauge("redis_stream_group_consumers", "Consumers of a group.", _GROUP): lambda one: (
+    gauge("redis_stream_group_consumers", "Consumers of a group.", _GROUP): lambda one: (
         one.consumers
     ),
-    _gauge(
+    gauge(
         "redis_stream_group_messages_pending", "Pending entries of a group.", _GROUP
     ): lambda one: one.pending,
-    _gauge("redis_stream_group_lag", "Entries that a group has not read.", _GROUP): lambda one: (
+    gauge("redis_stream_group_lag", "Entries that a group has not read.", _GROUP): lambda one: (
         one.unread
     ),
-    _gauge("headwater_group_unread", "Entries that a group has not read.", _GROUP): lambda one: (
+    gauge("headwater_group_unread", "Entries that a group has not read.", _GROUP): lambda one: (
         one.unread
     ),
-    _gauge(
+    gauge(
         "headwater_group_lag_seconds", "Age of a group's oldest unread entry.", _GROUP
     ): lambda one: None if one.lag_ms is None else one.lag_ms / 1000,
-    _gauge(
+    gauge(
         "headwater_group_oldest_pending_seconds", "Age of a group's oldest pending entry.", _GROUP
     ): lambda one: _seconds(one.oldest_pending_ms, nothing=not one.pending),
-    _gauge(
+    gauge(
         "headwater_group_delayed", "Pending entries that wait for a retry.", _GROUP
     ): lambda one: one.delayed,
 }
 
 CONSUMERS: Final[Sequence[Metric]] = (
-    _gauge(
+    gauge(
         "redis_stream_group_consumer_messages_pending", "Pending entries of a consumer.", _CONSUMER
     ),
-    _gauge(
+    gauge(
         "redis_stream_group_consumer_idle_seconds", "Seconds since a consumer was seen.", _CONSUMER
     ),
 )
 """Metrics of consumers: ``pending`` and ``idle`` of XINFO CONSUMERS."""
 
-DEAD_LETTERS: Final = _gauge(
+DEAD_LETTERS: Final = gauge(
     "headwater_dead_letters",
     "Dead letters of a stream that nobody has replayed or dropped.",
     _STREAM,

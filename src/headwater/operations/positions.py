@@ -1,10 +1,11 @@
-"""Moving a group's position, and trimming a stream, each with a preview of what it hits.
+"""Moves a group's position and trims a stream, each with a preview of the entries it affects.
 
-Rule. The preview and the change are two steps: what is added or read between them is not in the preview.
+Rule. The preview and the change are two steps. Entries that are added or read between them are not in the preview.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ PAGE = 1_000
 
 
 class ResetPreview(NamedTuple):
-    """What a new position of a group means."""
+    """Preview of a new position of a group."""
 
     stream: str
     group: str
@@ -27,25 +28,25 @@ class ResetPreview(NamedTuple):
     after: str
     """The last id that counts as delivered afterwards."""
     again: int
-    """Entries that will be delivered again."""
+    """Number of entries that will be delivered again."""
     skipped: int
-    """Unread entries that will not be delivered."""
+    """Number of unread entries that will not be delivered."""
     pending: int
-    """Pending entries of the group: they stay pending, also if they are delivered again."""
+    """Number of pending entries of the group. They stay pending, even if they are delivered again."""
 
 
 class TrimmedGroup(NamedTuple):
-    """What a trim takes from one group."""
+    """The entries that one group loses in a trim."""
 
     group: str
     unread: int
-    """Entries that it has not read."""
+    """Number of entries that it has not read."""
     pending: int
-    """Pending entries, at most `PAGE`: nobody can handle them afterwards."""
+    """Number of pending entries, at most `PAGE`. Nobody can handle them afterwards."""
 
 
 class TrimPreview(NamedTuple):
-    """What a trim removes."""
+    """Preview of a trim: the entries that it removes."""
 
     stream: str
     removed: int
@@ -68,7 +69,7 @@ def reset_to(stream: str, group: str, target: str) -> Operation[ResetPreview]:
 
 
 def reset_back(stream: str, group: str, entries: int) -> Operation[ResetPreview]:
-    """Preview a group's position ``entries`` entries before its present one."""
+    """Preview a group's position ``entries`` entries before its current one."""
     (of,) = yield from groups(stream, group)
     last = of.about[b"last-delivered-id"].decode()
     found = yield from entry_before(stream, last, entries + 1, verbs=of.able.verbs)
@@ -97,7 +98,7 @@ def _reset(of: GroupInfo, after: str) -> Operation[ResetPreview]:
 
 
 def trim_to_length(stream: str, length: int) -> Operation[TrimPreview]:
-    """Preview a trim to the last ``length`` entries. Raises `HeadwaterError` if there is no stream."""
+    """Preview a trim to the last ``length`` entries. Raises `HeadwaterError` if the stream does not exist."""
     found = yield from groups(stream)
     able = yield from probe()
     replies = yield [["XLEN", stream]]
@@ -115,13 +116,13 @@ def trim_to_length(stream: str, length: int) -> Operation[TrimPreview]:
 
 
 def trim_before(stream: str, minid: str) -> Operation[TrimPreview]:
-    """Preview a trim of the entries before ``minid``. Raises `HeadwaterError` if there is no stream."""
+    """Preview a trim of the entries before ``minid``. Raises `HeadwaterError` if the stream does not exist."""
     found = yield from groups(stream)
     return (yield from _trim(stream, minid, found))
 
 
 def trim(preview: TrimPreview) -> Operation[int]:
-    """Trim as previewed. Return how many entries were removed."""
+    """Trim as previewed. Return the number of entries removed."""
     replies = yield [["XTRIM", preview.stream, "MINID", "=", preview.minid]]
     removed = int(accepted(replies[0]))
     yield from record(preview.stream, Action.TRIM, [], to=preview.minid, count=removed)
@@ -171,9 +172,12 @@ return {count, last}
 
 _PAGE_ENTRIES = 5_000
 
+_FAN = 256
+"""Parts per XSPLIT of the search for an entry by its number."""
+
 
 def count_between(stream: str, first: str, last: str, *, verbs: bool) -> Operation[int]:
-    """Return how many entries there are from ``first`` to ``last``: ids as XRANGE takes them."""
+    """Return the number of entries from ``first`` to ``last``, which are ids as XRANGE takes them."""
     if verbs:
         replies = yield [["XSPLIT", stream, first, last, 1]]
         return int(accepted(replies[0])[0])
@@ -187,40 +191,49 @@ def count_between(stream: str, first: str, last: str, *, verbs: bool) -> Operati
         first = f"({end.decode()}"
 
 
-def entry_number(stream: str, number: int, *, verbs: bool) -> Operation[str | None]:
-    """Return the id of the entry with this number in the stream, counted from 1; None if there are fewer."""
+def entry_number(
+    stream: str, number: int, *, verbs: bool, first: str = "-", last: str = "+"
+) -> Operation[str | None]:
+    """Return the id of the entry with this number from ``first`` to ``last``, counted from 1; None if there are fewer."""
     if verbs:
-        return (yield from _halve(stream, "-", "+", number))
-    return (yield from _walk(stream, "-", "+", number, "XRANGE"))
+        return (yield from _split(stream, first, last, number))
+    return (yield from _walk(stream, first, last, number, "XRANGE"))
 
 
 def entry_before(stream: str, last: str, number: int, *, verbs: bool) -> Operation[str | None]:
-    """Return the id of the entry that is ``number`` entries back from ``last``, which counts as the first; None if
-    there are fewer."""
+    """Return the id of the ``number``-th entry backwards from ``last``, which counts as the first. Return None if the
+    stream has fewer."""
     if verbs:
         total = yield from count_between(stream, "-", last, verbs=True)
         if number > total:
             return None
-        return (yield from _halve(stream, "-", last, total - number + 1))
+        return (yield from _split(stream, "-", last, total - number + 1))
     return (yield from _walk(stream, last, "-", number, "XREVRANGE"))
 
 
-def _halve(stream: str, first: str, last: str, number: int) -> Operation[str | None]:
-    """Find an entry by its number in a range: XSPLIT says where the second half begins."""
+def _split(stream: str, first: str, last: str, number: int) -> Operation[str | None]:
+    """Find an entry by its number in a range: three steps cover 16 million entries. If entries are removed meanwhile, it
+    may be a later one."""
+    if number == 1:
+        replies = yield [["XRANGE", stream, first, last, "COUNT", 1]]
+        entries = accepted(replies[0])
+        return entries[0][0].decode() if entries else None
+    place, beyond = number - 1, None
     while True:
-        replies = yield [["XSPLIT", stream, first, last, 2]]
+        replies = yield [["XSPLIT", stream, first, last, _FAN]]
         total, cuts = accepted(replies[0])
-        if number < 1 or number > total:
-            return None
-        if not cuts:
-            replies = yield [["XRANGE", stream, first, last, "COUNT", 1]]
-            return str(accepted(replies[0])[0][0].decode())
-        half = total - total // 2
-        cut = cuts[0].decode()
-        if number <= half:
-            last = f"({cut}"
-        else:
-            first, number = cut, number - half
+        if place >= total:
+            return beyond
+        size, larger = divmod(total, len(cuts) + 1)  # the first parts have one entry more
+        begins = [size * part + min(part, larger) for part in range(len(cuts) + 1)]
+        part = bisect_right(begins, place) - 1
+        if part:
+            first, place = cuts[part - 1].decode(), place - begins[part]
+        if not place:
+            return first
+        if part < len(cuts):
+            beyond = cuts[part].decode()
+            last = f"({beyond}"
 
 
 def _walk(stream: str, start: str, end: str, number: int, how: str) -> Operation[str | None]:

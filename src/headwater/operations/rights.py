@@ -32,9 +32,6 @@ _LOOKS: Final = (
     "xlen xpending xrange xread xrevrange"
 )
 
-WITHHELD: Final = frozenset({"acl|log", "acl|dryrun", "config|get"})
-"""Commands denied to a viewer, because they also show what it must not know. Their facts are shown as unknown."""
-
 ROLES: Final = {
     "worker": Role(
         "Read, settle, retry, bury and publish: STREAM is each stream that it reads or publishes to.",
@@ -71,7 +68,7 @@ ROLES: Final = {
         "Spark's source in group mode, a member of a consumer group.",
         "@stream command|info multi exec watch get set del hget hmget hset hsetnx pexpire time",
         "",
-        "@scripting exists type hdel hscan zadd zcard zrange zrangebyscore zrem zscore",
+        "@scripting exists type zadd zcard zrange zrangebyscore zrem zscore",
         ("~STREAM", "~RELATED*"),
     ),
     "spark-sink": Role(

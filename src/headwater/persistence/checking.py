@@ -47,29 +47,20 @@ from headwater.journal.segments.segments import segment_name
 from headwater.persistence.applying import Applying
 from headwater.persistence.reading import (
     Key,
+    LostEntries,
     Progress,
     StoreReader,
     place_of,
     refuse_unreadable,
     silent,
     stored_blocks,
+    unreadable_blocks,
 )
 from headwater.persistence.source import SegmentSource
 
 STORED: Final = 0x29
 STORED_BYTES: Final = 5 + RECORD_BYTES
 """Kind of the fact ``stored`` (`headwater.engine.facts.facts`), and its size in bytes."""
-
-
-class UnreadableEntries(NamedTuple):
-    """Entries on disk that cannot be read."""
-
-    database: int
-    stream: str
-    first: str
-    last: str
-    entries: int
-    reason: str
 
 
 class StoreCheck(NamedTuple):
@@ -82,7 +73,7 @@ class StoreCheck(NamedTuple):
     entries: int
     damage: str | None
     """Reason why the directory cannot be opened; None if it can."""
-    unreadable: list[UnreadableEntries]
+    unreadable: list[LostEntries]
     weakened: list[str]
     """Damage of one of two copies. Nothing is lost while the other copy is intact."""
     cuts: list[Cut]
@@ -129,8 +120,7 @@ def _check(files: Files, progress: Progress) -> tuple[StoreCheck, frozenset[int]
     result = StoreCheck(where, 0, 0, 0, None, [], [], [], [], [], [], None, None)
     try:
         store = StoreReader(files, progress)
-        for batch in store.of_image():
-            store.applying.apply(batch)
+        store.apply_image()
         used = frozenset(store.applying.keyspace.sealing.segments())
         for batch in store.of_journal():
             store.applying.apply(batch)
@@ -261,19 +251,8 @@ def _weakened(reader: SegmentReader, blocks: Sequence[tuple[Key, EntryBlock]]) -
 
 def _unreadable(
     blocks: Sequence[tuple[Key, EntryBlock]], progress: Progress
-) -> Iterator[UnreadableEntries]:
-    """Read every block that is on disk; yield those that cannot be read."""
-    for number, ((database, key), block) in enumerate(blocks, 1):
-        try:
-            block.entries()
-        except JournalDamaged as error:
-            first, last = block.first(), (block.last_ms, block.last_seq)
-            yield UnreadableEntries(
-                database,
-                text_of(key),
-                f"{first[0]}-{first[1]}",
-                f"{last[0]}-{last[1]}",
-                block.live,
-                str(error),
-            )
-        progress("blocks read from disk", number, len(blocks))
+) -> Iterator[LostEntries]:
+    for (database, key), block, reason in unreadable_blocks(blocks, progress):
+        first, last = block.first(), (block.last_ms, block.last_seq)
+        ends = f"{first[0]}-{first[1]}", f"{last[0]}-{last[1]}"
+        yield LostEntries(database, text_of(key), *ends, block.live, reason)

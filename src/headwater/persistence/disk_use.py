@@ -94,9 +94,9 @@ def streams_on_disk(files: Files, progress: Progress = silent) -> list[StreamOnD
     """Return the streams with blocks in segments, the largest first. Raises `JournalDamaged`."""
     with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
         store = StoreReader(files, progress, live=True)
-        for batches in (store.of_image(), store.of_journal()):
-            for batch in batches:
-                store.applying.apply(batch)
+        store.apply_image()
+        for batch in store.of_journal():
+            store.applying.apply(batch)
         totals: dict[tuple[int, bytes], list[int]] = defaultdict(lambda: [0, 0, 0])
         for key, block in stored_blocks(store.applying.finish()):
             place = place_of(block)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headwater.common.names import text_of
+from headwater.engine.replay.replay_steps import STEPS
 from headwater.journal.disk.files import Files
 from headwater.journal.disk.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.journal.format.batches import JournalBatch
@@ -22,48 +23,16 @@ from headwater.journal.images.images import read_image
 from headwater.journal.images.retention import oldest_past, read_all
 from headwater.persistence.reading import Progress, StoreReader, silent
 
-KINDS: Final[dict[int, str]] = {
-    0x10: "stream created",
-    0x11: "string set",
-    0x12: "hash set",
-    0x13: "hash fields deleted",
-    0x14: "key deleted",
-    0x15: "expiry set",
-    0x16: "flushed",
-    0x17: "list pushed",
-    0x18: "list popped",
-    0x19: "set members added",
-    0x1A: "set members removed",
-    0x1B: "key renamed",
-    0x1C: "key copied",
-    0x1D: "databases swapped",
+KINDS: Final = {kind: step.__name__[1:].replace("_", " ") for kind, step in STEPS.items()} | {
     0x20: "appended",
     0x21: "trimmed",
     0x22: "deleted",
-    0x23: "stream id set",
-    0x24: "stream configured",
-    0x25: "iid recorded",
-    0x26: "iids expired",
-    0x27: "idempotency restored",
-    0x28: "iid repeated",
-    0x29: "stored",
-    0x30: "group created",
-    0x31: "group destroyed",
-    0x32: "group id set",
-    0x33: "consumer created",
-    0x34: "consumer deleted",
-    0x35: "consumer seen",
     0x40: "delivered",
     0x41: "acknowledged",
     0x42: "owned",
     0x43: "released",
-    0x44: "delayed",
-    0x45: "came due",
-    0x60: "string written",
-    0x61: "list element set",
-    0x62: "list elements removed",
 }
-"""Kind of fact → name, as `headwater.engine.facts.facts` lists them."""
+"""Kind of fact → name."""
 
 
 class DumpedGroup(NamedTuple):
@@ -120,8 +89,7 @@ def dumped_groups(
     """
     with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
         store = StoreReader(files, progress, past=oldest_past(files), live=True)
-        for batch in store.of_image():
-            store.applying.apply(batch)
+        store.apply_image()
         for batch in store.of_journal():
             if batch.times[-1] < from_ms:
                 store.applying.apply(batch)

@@ -161,8 +161,7 @@ def _read(
     files: Files, watched: _Watched, progress: Progress, past: StoreManifest | None
 ) -> EntryHistory:
     store = StoreReader(files, progress, past=past, live=True)
-    for batch in store.of_image():
-        store.applying.apply(batch)
+    store.apply_image()
     watch = _Watch(store.applying, watched)
     began = None if store.image is None else store.image.now_ms
     if began is not None:

@@ -10,15 +10,15 @@ Unlike `replaying`, it needs no `Journal`, which makes the files writable.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from headwater.common.collector import collector_off
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.entries.entry_block import EntryBlock
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.stream import StoredStream
-from headwater.errors import StoreUnusable
+from headwater.errors import JournalDamaged, StoreUnusable
 from headwater.journal.disk.files import Files
 from headwater.journal.format.batches import JournalBatch
 from headwater.journal.format.manifest import StoreManifest
@@ -37,6 +37,17 @@ Key = tuple[int, bytes]
 """A database and a key."""
 
 
+class LostEntries(NamedTuple):
+    """Entries of a stream that cannot be read, or that a repaired store will not have."""
+
+    database: int
+    stream: str
+    first: str
+    last: str
+    entries: int
+    reason: str
+
+
 def silent(_what: str, _done: int, _total: int) -> None:
     """Show no progress."""
 
@@ -45,7 +56,7 @@ class StoreReader:
     """Reads the image and the journal of a directory, each once and in this order; from ``past`` on, if given
     (`headwater.journal.images.retention`). With ``live``, a server may use it meanwhile: only backups are locked.
 
-    The constructor and the iterators raise `JournalDamaged`, and the constructor `StoreUnusable` if the directory
+    The constructor and the methods raise `JournalDamaged`, and the constructor `StoreUnusable` if the directory
     has no store.
     """
 
@@ -71,10 +82,11 @@ class StoreReader:
         self._done = 0
         self._total = self.recovery.most_bytes() + (0 if self.image is None else self.image.size)
 
-    def of_image(self) -> Iterator[JournalBatch]:
-        """Yield the batches of the image, if the store has one."""
+    def apply_image(self) -> None:
+        """Apply the image, if the store has one."""
         if self.image is not None:
-            yield from self._counted(read_image(self._files, self.image, self.seed))
+            for batch in self._counted(read_image(self._files, self.image, self.seed)):
+                self.applying.apply(batch)
 
     def of_journal(self) -> Iterator[JournalBatch]:
         """Yield the batches of the journal."""
@@ -95,7 +107,8 @@ def keyspace_at(files: Files, at_ms: int) -> Keyspace:
     """
     store = StoreReader(files, past=past_before(files, at_ms))
     with collector_off():
-        for batch in chain(store.of_image(), store.of_journal()):
+        store.apply_image()
+        for batch in store.of_journal():
             part = batch.until(at_ms)
             if part.times:
                 store.applying.apply(part)
@@ -127,6 +140,18 @@ def place_of(block: EntryBlock) -> BlobPlace:
     assert block.packed is not None
     assert block.packed.blob is not None
     return block.packed.blob.place()
+
+
+def unreadable_blocks(
+    blocks: Sequence[tuple[Key, EntryBlock]], progress: Progress = silent
+) -> Iterator[tuple[Key, EntryBlock, str]]:
+    """Read every block that is on disk; yield those that cannot be read, with the reason."""
+    for number, (key, block) in enumerate(blocks, 1):
+        try:
+            block.entries()
+        except JournalDamaged as error:
+            yield key, block, str(error)
+        progress("blocks read from disk", number, len(blocks))
 
 
 def refuse_unreadable(files: Files, blocks: Iterable[tuple[Key, EntryBlock]]) -> None:

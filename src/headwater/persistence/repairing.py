@@ -35,23 +35,14 @@ from headwater.journal.log.recovery import Recovery
 from headwater.persistence.backup import back_up, end_journal
 from headwater.persistence.reading import (
     Key,
+    LostEntries,
     Progress,
     StoreReader,
     refuse_unreadable,
     stored_blocks,
     streams_of,
+    unreadable_blocks,
 )
-
-
-class LostEntries(NamedTuple):
-    """Entries that the repaired store will not have."""
-
-    database: int
-    stream: str
-    first: str
-    last: str
-    entries: int
-    reason: str
 
 
 class RepairPlan(NamedTuple):
@@ -101,10 +92,6 @@ def repair_to(plan: RepairPlan, directory: Path, destination: Path, progress: Pr
     try:
         manifest = read_manifest(files)
         assert manifest is not None, "it was copied"
-        name = file_name(plan.cut.number)
-        header = read_file_header(files.read(name, FILE_HEADER_BYTES))
-        assert header is not None, "the plan has read it"
-        files.allocate(name, header.size)
         end_journal(files, manifest, plan.cut)
     finally:
         files.unlock()
@@ -112,8 +99,7 @@ def repair_to(plan: RepairPlan, directory: Path, destination: Path, progress: Pr
 
 def _plan(files: Files, directory: str) -> RepairPlan:
     store = StoreReader(files)
-    for batch in store.of_image():
-        store.applying.apply(batch)
+    store.apply_image()
     damage, cut = None, None
     try:
         for batch in store.of_journal():
@@ -139,19 +125,13 @@ def _unreadable(
 ) -> tuple[list[tuple[int, bytes, list[bytes]]], list[LostEntries]]:
     """Return the entries on disk that cannot be read, as ids and as ranges."""
     ids, lost = [], []
-    for (database, key), block in stored_blocks(keyspace):
-        try:
-            block.entries()
-        except JournalDamaged as error:
-            known = block.known_ids()
-            alive = [at for at in range(block.count) if block.lives(at)]
-            texts = [b"%d-%d" % (known[2 * at], known[2 * at + 1]) for at in alive]
-            ids.append((database, key, texts))
-            lost.append(
-                LostEntries(
-                    database, _text(key), _text(texts[0]), _text(texts[-1]), len(texts), str(error)
-                )
-            )
+    for (database, key), block, reason in unreadable_blocks(stored_blocks(keyspace)):
+        known = block.known_ids()
+        alive = [at for at in range(block.count) if block.lives(at)]
+        texts = [b"%d-%d" % (known[2 * at], known[2 * at + 1]) for at in alive]
+        ids.append((database, key, texts))
+        ends = text_of(texts[0]), text_of(texts[-1])
+        lost.append(LostEntries(database, text_of(key), *ends, len(texts), reason))
     return ids, lost
 
 
@@ -172,7 +152,7 @@ def _added(keyspace: Keyspace, before: dict[Key, tuple[int, int]]) -> Iterator[L
         )
         if found:
             reason = "it follows the damaged record"
-            yield LostEntries(database, _text(key), found[0], found[-1], count, reason)
+            yield LostEntries(database, text_of(key), found[0], found[-1], count, reason)
 
 
 def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator[Group]:
@@ -200,7 +180,3 @@ def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator
 
 _FIRST_ENGINE_KIND = 0x10
 """Lowest kind of the engine's facts. Facts of lower kinds belong to the journal."""
-
-
-def _text(data: bytes) -> str:
-    return text_of(data)

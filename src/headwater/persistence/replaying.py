@@ -40,7 +40,7 @@ def replay_steps(
     journal: Journal, config: StreamConfig | None = None, progress: LoadProgress | None = None
 ) -> Steps[Keyspace]:
     """Replay ``journal`` and the image before it in steps of at most some milliseconds. Returns the resulting
-    state; then the journal is writable. Updates ``progress`` after each step. Replayed facts are not written
+    state; then the journal is writable. Updates and logs ``progress`` after each step. Replayed facts are not written
     again. Python's garbage collector is off during the replay: it would repeatedly traverse a store that
     only grows and has no cycles.
 
@@ -90,6 +90,7 @@ def _applied(
             applying.apply(batch)
             if progress is not None:
                 progress.loaded_bytes += batch.ends[-1] - batch.starts[0]
+                progress.report()
             yield
     return applying.finish()
 

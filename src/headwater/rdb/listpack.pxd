@@ -40,7 +40,6 @@ cdef class Cursor:
     cdef int _pass_backlen(self, Py_ssize_t behind, Py_ssize_t body) except -1
 
 
-@cython.locals(cursor=Cursor, found=list)
 cpdef list read(bytearray pack, Py_ssize_t most=*)
 
 cdef int _backlen_bytes(Py_ssize_t size) except -1

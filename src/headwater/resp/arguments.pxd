@@ -26,9 +26,7 @@ cdef class Arguments:
     cdef public bint kept
     cdef array.array _found
 
-    @cython.locals(
-        made=Arguments, count=Py_ssize_t, start=Py_ssize_t, shift=Py_ssize_t, index=Py_ssize_t
-    )
+    @cython.locals(made=Arguments, count=Py_ssize_t, shift=Py_ssize_t, index=Py_ssize_t)
     cpdef Arguments copy(self)
 
     @cython.locals(start=Py_ssize_t, count=Py_ssize_t, begin=Py_ssize_t)
@@ -42,9 +40,7 @@ cdef class Arguments:
     cpdef bint is_word(self, Py_ssize_t index, bytes word) except -1
     @cython.locals(start=Py_ssize_t)
     cpdef bint is_byte(self, Py_ssize_t index, int byte) except -1
-    @cython.locals(found=array.array)
     cpdef bint find_integer(self, Py_ssize_t index) except -1
-    @cython.locals(found=array.array)
     cpdef int find_id(self, Py_ssize_t index, u64 missing_seq) except -1
     cpdef int find_wire(self, Py_ssize_t start, Py_ssize_t end) except -1
 

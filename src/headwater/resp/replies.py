@@ -7,7 +7,7 @@ below differ. Source: the RESP specification, redis.io.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headwater.native.memory import Text
@@ -22,6 +22,24 @@ if not cython.compiled:  # memory_c.pxd has them in C
 
 _CRLF, _PLUS = b"\r\n", b"+"
 _INTEGER, _BULK, _ARRAY, _MAP = b":$*%"
+
+
+class Status(str):
+    """A text that `ReplyWriter.value` writes as a simple string."""
+
+    __slots__ = ()
+
+
+class Double(str):
+    """The text of a number that `ReplyWriter.value` writes as a double."""
+
+    __slots__ = ()
+
+
+class Members(tuple[object, ...]):
+    """Values that `ReplyWriter.value` writes as a set, in this order."""
+
+    __slots__ = ()
 
 
 class ReplyWriter:
@@ -86,13 +104,6 @@ class ReplyWriter:
         else:
             self.bulk(value)
 
-    def integer_or_nil(self, value: int | None) -> None:
-        """Write an integer, or nil for None."""
-        if value is None:
-            self.nil()
-        else:
-            self.integer(value)
-
     def array(self, length: int) -> None:
         """Write a header: ``length`` replies follow."""
         append_header(self.out, _ARRAY, length)
@@ -112,18 +123,73 @@ class ReplyWriter:
         """Write the header of an out-of-band message: ``length`` replies follow."""
         self.out += b">%d\r\n" % length if self.resp == 3 else b"*%d\r\n" % length
 
-    def verbatim(self, text: bytes) -> None:
-        """Write plain text for people; a bulk string in RESP2."""
+    def verbatim(self, text: bytes, form: bytes = b"txt") -> None:
+        """Write text for people, in a format of three letters; a bulk string in RESP2."""
         if self.resp == 3:
-            self.out += b"=%d\r\ntxt:%b\r\n" % (len(text) + 4, text)
+            self.out += b"=%d\r\n%b:%b\r\n" % (len(text) + 4, form, text)
         else:
             self.bulk(text)
+
+    def double(self, text: bytes) -> None:
+        """Write the text of a number; a bulk string in RESP2."""
+        if self.resp == 3:
+            self.out += b",%b\r\n" % text
+        else:
+            self.bulk(text)
+
+    def boolean(self, value: bool) -> None:
+        """Write true or false; 1 or 0 in RESP2."""
+        if self.resp == 3:
+            self.out += b"#t\r\n" if value else b"#f\r\n"
+        else:
+            self.integer(int(value))
 
     def bulks(self, values: Sequence[bytes]) -> None:
         """Write an array of bulk strings."""
         self.array(len(values))
         for value in values:
             self.bulk(value)
+
+    def value(self, value: object) -> None:
+        """Write nil for None, a number, a text, or a map, a set or an array of such values. It is for replies that
+        are rare: the methods above are faster.
+
+        >>> out = bytearray()
+        >>> ReplyWriter(out).value({"id": 7, "flags": Members(["off"])})
+        >>> bytes(out)
+        b'*4\\r\\n$2\\r\\nid\\r\\n:7\\r\\n$5\\r\\nflags\\r\\n*1\\r\\n$3\\r\\noff\\r\\n'
+        """
+        if isinstance(value, bytes):
+            self.bulk(value)
+        elif isinstance(value, Status):
+            self.simple(value.encode())
+        elif isinstance(value, Double):
+            self.double(value.encode())
+        elif isinstance(value, str):
+            self.bulk(value.encode())
+        elif isinstance(value, int):
+            self.integer(value)
+        elif isinstance(value, float):
+            self.double(repr(value).encode())
+        elif isinstance(value, dict):
+            self.map(len(value))
+            self.pairs(value)
+        elif isinstance(value, (list, tuple)):
+            if isinstance(value, Members):
+                self.set(len(value))
+            else:
+                self.array(len(value))
+            for one in value:
+                self.value(one)
+        else:
+            assert value is None, value
+            self.nil()
+
+    def pairs(self, values: Mapping[Any, object]) -> None:
+        """Write names and their values alternately, as `value` does; the header of the map is already written."""
+        for name, one in values.items():
+            self.value(name)
+            self.value(one)
 
     def raw(self, wire: bytes | bytearray | memoryview) -> None:
         """Write bytes that are a reply already."""

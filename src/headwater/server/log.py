@@ -19,14 +19,11 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.common.limits import MAX_LOG_MESSAGE
 from headwater.common.names import escaped
+from headwater.config.process import ProcessConfig
 from headwater.errors import ConfigError
-
-if TYPE_CHECKING:
-    from headwater.config.process import ProcessConfig
 
 LOG_LEVELS = {
     "debug": logging.DEBUG,

@@ -17,7 +17,6 @@ from headwater.common.clock import Clock, StandingClock, SystemClock
 from headwater.common.moments import iso_time
 from headwater.common.steps import Steps, do_all
 from headwater.config.config import Config
-from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.journal.disk.files import DiskFiles, Files
 from headwater.journal.disk.regular import check_not_of_redis
 from headwater.journal.format.failures import reading
@@ -65,7 +64,7 @@ class Opening:
         journal, progress = self._journal, self._progress
         if journal is None or progress is None:
             return
-        keyspace = yield from _reported(replay_steps(journal, self._config, progress), progress)
+        keyspace = yield from replay_steps(journal, self._config, progress)
         progress.end()
         log_recovery(journal.recovery, keyspace)
         policy = self.node.services.config.journal_policy
@@ -77,18 +76,6 @@ class Opening:
         """Unlock the directory if the steps have not ended. In that case the disk is unchanged."""
         if self._journal is not None and self.node.journal is None:
             self._journal.close()
-
-
-def _reported(steps: Steps[Keyspace], progress: LoadProgress) -> Steps[Keyspace]:
-    """Run steps and log the progress after each."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Keyspace = end.value
-            return found
-        progress.report()
-        yield
 
 
 def open_node(config: Config, *, clock: Clock | None = None, files: Files | None = None) -> Node:

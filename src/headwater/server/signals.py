@@ -9,14 +9,11 @@ Source: Redis, server.c, setupSignalHandlers; logrotate and systemd send SIGHUP,
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import asyncio
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 REOPENING = (signal.SIGHUP, signal.SIGUSR1)

@@ -24,10 +24,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from headwater.config.process import ProcessConfig
+from headwater.config.process import ProcessConfig
 
 log = logging.getLogger("headwater.server")
 

@@ -40,19 +40,7 @@ _HOMES: Final = {
     "write_stream": "frames",
 }
 
-__all__ = [
-    "QueryListener",
-    "TracingListener",
-    "archived_files",
-    "pack_environment",
-    "pack_module",
-    "read",
-    "read_stream",
-    "serving",
-    "session",
-    "write",
-    "write_stream",
-]
+__all__ = [*_HOMES]  # noqa: PLE0604  # the keys are strings, which ruff cannot see
 
 
 def __getattr__(name: str) -> Any:

@@ -16,12 +16,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.common.model import StreamID
 from headwater.errors import DeclarationError
+from headwater.spark.core.option_values import nearest_option
 from headwater.spark.embedded import reachable_options
 from headwater.spark.sessions import bring_module, with_parallelism
 
@@ -217,7 +217,9 @@ def option_texts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, st
     texts: dict[str, str] = {}
     for name, value in given.items():
         if name not in spelling:
-            raise DeclarationError(f"unknown option {name!r}. {_nearest(name, known)}")
+            raise DeclarationError(
+                f"unknown option {name!r}. {nearest_option(snake(name), map(snake, known))}"
+            )
         if spelling[name] in texts:
             raise DeclarationError(f"{spelling[name]} is given twice, in both of its spellings")
         if value is not None:
@@ -232,12 +234,6 @@ def snake(name: str) -> str:
     'max_entries_per_trigger'
     """
     return _FIRST_UPPER.sub(r"_\1", name).lower()
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    names = [snake(one) for one in known]
-    near = get_close_matches(snake(name), names, n=1, cutoff=0.5)
-    return f"Did you mean {near[0]!r}?" if near else f"The options are {', '.join(names)}."
 
 
 def option_text(name: str, value: object) -> str:

@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from headwater.common.prometheus import serve
+from headwater.common.prometheus import Metric, MetricSample, counter, families, gauge, serve
 from headwater.errors import DeclarationError
 from headwater.spark.core.causes import cause_in
 from headwater.spark.log_mode.offsets import positions_of, spans_of
@@ -181,65 +181,43 @@ class QueryListener(StreamingQueryListener):
     # --- called by Prometheus ---------------------------------------------------------------------
 
     def collect(self) -> Iterator[Any]:
-        """Yield the metrics."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        queries = self.queries()
-        for family, value in (
-            (
-                GaugeMetricFamily(
-                    "headwater_query_running", "1 while a query runs.", labels=["query"]
-                ),
-                lambda q: float(q.running),
-            ),
-            (
-                CounterMetricFamily("headwater_query_rows", "Rows read.", labels=["query"]),
-                lambda q: q.rows,
-            ),
-            (
-                CounterMetricFamily(
-                    "headwater_query_batches", "Batches that were done.", labels=["query"]
-                ),
-                lambda q: q.batches,
-            ),
-            (
-                GaugeMetricFamily(
-                    "headwater_query_batch_seconds", "Duration of the last batch.", labels=["query"]
-                ),
-                lambda q: q.batch_seconds,
-            ),
-        ):
-            for query in queries:
-                family.add_metric([query.name], value(query))
-            yield family
-        yield from _lag_families(queries)
+        """Return the metric families."""
+        samples = (sample for query in self.queries() for sample in _samples(query))
+        return families(samples, (*_QUERIES, _LAG_ENTRIES, _LAG_SECONDS, _LOST))
 
 
-def _lag_families(queries: list[QueryFacts]) -> Iterator[Any]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+_QUERY, _SOURCE = ("query",), ("query", "source")
 
-    labels = ["query", "source"]
-    entries = GaugeMetricFamily(
-        "headwater_query_lag_entries", "Entries left to read after the last batch.", labels=labels
-    )
-    seconds = GaugeMetricFamily(
-        "headwater_query_lag_seconds",
-        "Age of the last entry that was read, while others are left; else 0.",
-        labels=labels,
-    )
-    lost = CounterMetricFamily(
-        "headwater_query_lost_entries", "Entries removed before they were read.", labels=labels
-    )
-    for query in queries:
-        for place, lag in query.lags.items():
-            if lag.entries is not None:
-                entries.add_metric([query.name, str(place)], lag.entries)
-            seconds.add_metric([query.name, str(place)], lag.seconds or 0.0)
-        for place, count in query.lost.items():
-            lost.add_metric([query.name, str(place)], count)
-    yield entries
-    yield seconds
-    yield lost
+_QUERIES: Final[Mapping[Metric, Callable[[QueryFacts], float]]] = {
+    gauge("headwater_query_running", "1 while a query runs.", _QUERY): lambda q: q.running,
+    counter("headwater_query_rows", "Rows read.", _QUERY): lambda q: q.rows,
+    counter("headwater_query_batches", "Batches that were done.", _QUERY): lambda q: q.batches,
+    gauge("headwater_query_batch_seconds", "Duration of the last batch.", _QUERY): (
+        lambda q: q.batch_seconds
+    ),
+}
+_LAG_ENTRIES: Final = gauge(
+    "headwater_query_lag_entries", "Entries left to read after the last batch.", _SOURCE
+)
+_LAG_SECONDS: Final = gauge(
+    "headwater_query_lag_seconds",
+    "Age of the last entry that was read, while others are left; else 0.",
+    _SOURCE,
+)
+_LOST: Final = counter(
+    "headwater_query_lost_entries", "Entries removed before they were read.", _SOURCE
+)
+
+
+def _samples(query: QueryFacts) -> Iterator[MetricSample]:
+    for metric, value in _QUERIES.items():
+        yield MetricSample(metric, (query.name,), value(query))
+    for place, lag in query.lags.items():
+        if lag.entries is not None:
+            yield MetricSample(_LAG_ENTRIES, (query.name, str(place)), lag.entries)
+        yield MetricSample(_LAG_SECONDS, (query.name, str(place)), lag.seconds or 0.0)
+    for place, count in query.lost.items():
+        yield MetricSample(_LOST, (query.name, str(place)), count)
 
 
 def _lag(source: Any, now: float) -> SourceLag | None:

@@ -28,7 +28,7 @@ from headwater.errors import DeclarationError
 from headwater.spark.core.options import SourceOptions, parse_options
 
 if TYPE_CHECKING:
-    from headwater.spark.log_mode.backend import Backend
+    from headwater.spark.decoding.backend import Backend
 
 
 class HeadwaterSource(DataSource):
@@ -93,9 +93,9 @@ class HeadwaterSource(DataSource):
             from headwater.spark.archive.backend import ArchiveBackend
 
             return ArchiveBackend(options, shape)
-        from headwater.spark.log_mode.backend import ServerBackend
+        from headwater.spark.decoding.backend import Backend
 
-        return ServerBackend(options, shape)
+        return Backend(options, shape)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Return the writer for ``df.write``."""

@@ -100,22 +100,14 @@ class TracingListener(StreamingQueryListener):
 
     def _links(self, stream: str, read: ReadSpan) -> list[Link]:
         try:
+            # Bytes, because redis-py changes the form of the reply if the command's name is a str.
             rows: Any = self._client.execute_command(
-                "XRANGE", stream, f"({read.start.id}", str(read.end.id), "COUNT", LINKS
+                b"XRANGE", stream, f"({read.start.id}", str(read.end.id), "COUNT", LINKS
             )
         except (redis.RedisError, HeadwaterError, OSError) as error:
             _log.warning("%s: no links to the traces of %s: %s", redacted(self._url), stream, error)
             return []
-        return links_to([list(_pairs(row)) for row in rows])
-
-
-def _pairs(row: Any) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the fields of an entry, from a list of names and values or a dictionary of them."""
-    fields = row[1]
-    if isinstance(fields, dict):
-        yield from fields.items()
-    else:
-        yield from zip(fields[::2], fields[1::2], strict=True)
+        return links_to(list(zip(body[::2], body[1::2], strict=True)) for _id, body in rows)
 
 
 def _read_by(source: Any) -> Iterator[tuple[str, ReadSpan | None]]:

@@ -90,7 +90,7 @@ class LocalStore:
         return [facts for facts, _ in self.groups()]
 
     def groups(self) -> list[tuple[bytes, int]]:
-        """Return `facts` with the time of each command, in the form for `headwater.engine.replay.replay.apply`."""
+        """Return `facts` with the time of each command, in the form for `headwater.engine.replay.replay.Replay.apply`."""
         assert self.files is not None, "the store has no journal"
         (image,) = self.files.crash_images(seed=0, count=1)
         journal = self._journal(image)

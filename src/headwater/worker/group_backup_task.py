@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Any
 
 from headwater.groups.membership.backup_writer import BACKUP_SECONDS, BackupWriter, write_quiet
 from headwater.groups.membership.member import Member
@@ -26,6 +27,7 @@ from headwater.groups.reports.hung import write_hung, write_transfers
 from headwater.groups.settling.session import GroupSession
 from headwater.worker.run.expiry import Expiry
 from headwater.worker.store.clocks import Timers, call_upkeep
+from headwater.worker.store.reaping import Reaping
 from headwater.worker.store.shared_connection import SharedConnection
 from headwater.worker.store.waiting import cancelled
 
@@ -125,18 +127,21 @@ class BackedUp:
         hung: Callable[[], str],
         transfers: Callable[[], str],
         expiry: Expiry,
+        reaping: Reaping,
         held: Callable[[], Sequence[HeldKey]] | None = None,
     ) -> None:
         self.connection = connection
         self.session = session
         self.due = 0.0
         """Time when the next round is due, by the worker's monotonic clock in seconds."""
-        self._sentences = ((hung, write_hung), (transfers, write_transfers))
+        self._reports: list[tuple[Callable[[], Any], Callable[[Member, Any], Operation[None]]]]
+        self._reports = [(hung, write_hung), (transfers, write_transfers)]
+        if held is not None:
+            self._reports.append((held, write_held))
+        self._said = [False] * len(self._reports)
         self._expiry = expiry
         self._said_expired = (0, 0)
-        self._held = held
-        self._said_held = False
-        self._said = [False, False]
+        self._reaping = reaping
         self._writer: BackupWriter | None = None
         self._refused = False
 
@@ -150,10 +155,10 @@ class BackedUp:
     def round(self, session: GroupSession, at_ms: int | None) -> Operation[float]:
         """Run one round at the server's time ``at_ms``, None if unknown. Return the seconds until the next round."""
         member = session.member
+        yield from self._reaping.if_due(member)
         if self._writer is None or self._writer.member != member:
             self._writer = BackupWriter(member)
         done = yield from self._writer.round(at_ms)
-        yield from self._say_held(member)
         yield from self._say(member)
         yield from self._say_expired(member)
         if done.replaced:
@@ -194,12 +199,13 @@ class BackedUp:
             )
 
     def _say(self, member: Member) -> Operation[None]:
-        """Write that every slot hangs, and the transfers under way, if this is so now or was so the last time."""
-        for n, (found, write) in enumerate(self._sentences):
-            sentence = found()
-            if sentence or self._said[n]:
-                yield from write(member, sentence)
-            self._said[n] = bool(sentence)
+        """Write that every slot hangs, the transfers under way, and the entries that wait for their key, if there are
+        any now or were the last time."""
+        for n, (found, write) in enumerate(self._reports):
+            report = found()
+            if report or self._said[n]:
+                yield from write(member, report)
+            self._said[n] = bool(report)
 
     def _say_expired(self, member: Member) -> Operation[None]:
         """Write the number of entries that have expired since the last time."""
@@ -207,10 +213,3 @@ class BackedUp:
         if now != self._said_expired:
             self._said_expired = now
             yield from note_expired(member, dropped=now[0] - dropped, dead=now[1] - dead)
-
-    def _say_held(self, member: Member) -> Operation[None]:
-        """Write the entries that wait for their key, if some do now or did the last time."""
-        held = [] if self._held is None else self._held()
-        if held or self._said_held:
-            yield from write_held(member, held)
-        self._said_held = bool(held)

@@ -51,7 +51,7 @@ from headwater.worker.run.slow import SlowHandlers
 from headwater.worker.settle.in_flight import InFlight
 from headwater.worker.settle.scope import EntryHooks, Scope
 from headwater.worker.store.clocks import Timers
-from headwater.worker.store.reaping import reap_regularly
+from headwater.worker.store.reaping import Reaping
 from headwater.worker.store.shared_connection import SharedConnections
 from headwater.worker.store.waiting import Changes, ended
 
@@ -286,6 +286,7 @@ class Loop:
             hung=self.slow.hung,
             transfers=self.transfers,
             expiry=expiry,
+            reaping=Reaping(self._parts.clock),
             held=None if self.order is None else self.order.ordering.held,
         )
 
@@ -334,14 +335,6 @@ class Loop:
         self._tasks = [
             asyncio.create_task(self.fetcher.run(), name=f"{name} reader"),
             asyncio.create_task(self.in_flight.settler.run(), name=f"{name} settler"),
-            asyncio.create_task(
-                reap_regularly(
-                    lambda: self.in_flight.client,
-                    lambda: self.in_flight.member,
-                    self._parts.clock,
-                ),
-                name=f"{name} reaper",
-            ),
             *self._gate_tasks(name),
             *self.pool.start(name),
         ]

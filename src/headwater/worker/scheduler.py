@@ -37,7 +37,8 @@ from headwater.worker.declare.schedules import Schedule, Ticking
 from headwater.worker.loop import TaskEnded
 from headwater.worker.store.clocks import Timers, sleep
 from headwater.worker.store.connections import Connections, Pause, close_client, lost_connection
-from headwater.worker.store.reaping import reap_regularly
+from headwater.worker.store.reaping import Reaping
+from headwater.worker.store.retrying_client import RetryingClient
 from headwater.worker.store.shared_connection import SharedConnection, SharedConnections
 from headwater.worker.store.waiting import cancelled, ended
 
@@ -105,20 +106,10 @@ class Scheduler:
 
     def _tick(self, schedule: Schedule) -> None:
         who = f"ticks of {schedule.stream}"
-        pause = Pause()
-
-        def well() -> None:
-            pause.reset()
-            self._connections.availability.well(who)
-
-        ticking = Ticking(
-            schedule,
-            self._shared.of(schedule.stream),
-            self._clock,
-            failed=lambda error: _pause(self._connections, who, error, pause),
-            well=well,
+        client = RetryingClient(
+            who, stream=schedule.stream, clock=self._clock, connections=self._shared
         )
-        self._begin(who, ticking.run(), name=who)
+        self._begin(who, Ticking(schedule, client, self._clock).run(), name=who)
 
     async def stop(self) -> None:
         """Stop publishing. The entries of the last read are settled, and the consumers removed."""
@@ -141,8 +132,6 @@ class Scheduler:
         """Cancel all work, and wait until tasks have ended and connections are closed."""
         self._end()
         await ended(list(self._tasks.values()))
-        for schedule in self._schedules:
-            self._connections.availability.left(f"ticks of {schedule.stream}")
         self.failed.cancel()
 
     def _end(self) -> None:
@@ -237,6 +226,7 @@ class Serving:
         self._clock = clock
         self._member: Member | None = None
         self._pause = Pause()
+        self._reaping = Reaping(clock)
 
     @property
     def _who(self) -> str:
@@ -244,9 +234,6 @@ class Serving:
 
     async def run(self) -> None:
         """Publish until cancelled, or until the stream of scheduled messages is gone."""
-        reaping = asyncio.create_task(
-            reap_regularly(lambda: self._client, lambda: self._member, self._clock)
-        )
         try:
             while not cancelled():
                 client = self._connections.reading(deadline_s=DEADLINE_SECONDS)
@@ -261,7 +248,6 @@ class Serving:
                     await close_client(client)
         finally:
             self._connections.availability.left(self._who)
-            reaping.cancel()
 
     async def _serve(self, client: redis.asyncio.Redis) -> None:
         """Publish over one connection. Raises errors of the store and of the connection."""
@@ -281,6 +267,7 @@ class Serving:
             while more and not cancelled():
                 more, handled = await perform(client, publish_by_script(member, self._stream))
                 self._handled(reader, handled)
+            await perform(client, self._reaping.if_due(member))
             self._pause.reset()
             self._connections.availability.well(self._who)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from headwater.demo import children as module
 from headwater.demo.children import ChildFailed, Children, interrupted_by_signals
 from tests.processes import runs
+from tests.waiting import eventually
 
 SLEEPER = "import time; print('ready', flush=True); time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
@@ -45,10 +45,7 @@ def test_leaving_the_block_ends_children_and_grandchildren(tmp_path: Path) -> No
         grandchild = int(parent.line_with("grandchild", within=20).split()[-1])
     # Then neither is left. The kernel takes a moment for processes that are not our children
     assert not parent.running
-    deadline = time.monotonic() + 20
-    while runs(grandchild) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not runs(grandchild)
+    eventually(lambda: not runs(grandchild))
 
 
 def test_an_error_in_the_block_ends_the_children(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from headwater.demo.corrupt import Corruption, corrupt, kind_of, plan
 from headwater.demo.data import Flight
 from headwater.demo.enrich import Enriched, Invalid, delay_class, enrich, on_a_clock
 from headwater.errors import DecodeError
-from headwater.messages import DATA_FIELD, codec_for
+from headwater.messages import codec_for
+from headwater.messages.codecs import DATA_FIELD
 
 AIRLINES = {"UA": "United Air Lines Inc."}
 

@@ -14,7 +14,9 @@ from headwater.demo.enrich import Enriched, enrich
 from headwater.demo.names import ENRICHED, GROUP, STREAM
 from headwater.demo.producer import publish
 from headwater.demo.sampling import Sampler
-from headwater.messages import codec_for, dead_letter_fields, dead_letter_stream
+from headwater.messages import codec_for
+from headwater.messages.dead import dead_letter_fields
+from headwater.messages.keys import dead_letter_stream
 from tests.peers import Peer
 
 pytestmark = pytest.mark.slow

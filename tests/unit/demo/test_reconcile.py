@@ -13,7 +13,7 @@ from headwater.demo.evidence import Evidence, OwnedEntries, SettledEntry
 from headwater.demo.producer import Published
 from headwater.demo.reconcile import lines, text
 from headwater.demo.tables import Tables
-from headwater.messages import DeadLetter
+from headwater.messages.dead import DeadLetter
 
 
 def letter(number: int, error: str) -> DeadLetter:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headwater.engine.check import broken_invariants
 from headwater.engine.keyspace.keyspace import Keyspace
-from headwater.engine.replay.replay import apply
+from headwater.engine.replay.replay import Replay
 from headwater.testing.node import LocalStore
 from headwater.testing.replies import Failure, Simple
 from tests.unit.rdb import old_payloads as old
@@ -85,7 +85,7 @@ def test_a_mutated_value_is_refused_or_makes_a_sound_store(body: bytes) -> None:
 
     # And replaying its facts into an empty store gives the same
     replayed = Keyspace()
-    apply(replayed, memoryview(bytes(keyspace.facts.data)), 0)
+    Replay(replayed).apply(memoryview(bytes(keyspace.facts.data)), 0)
     assert broken_invariants(replayed) == []
     assert bytes(replayed.facts.data) == bytes(keyspace.facts.data)
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import redis
 
-from headwater.messages import parse_dead_letter
+from headwater.messages.dead import parse_dead_letter
 from tests.worker.chaos import flow
 from tests.worker.chaos.load import DEAD, Load
 

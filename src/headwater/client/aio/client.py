@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import redis.asyncio
 
-if TYPE_CHECKING:
-    from headwater.journal.log.report import RecoveryReport
+from headwater.client.opening import Recovered
 
 
-class AsyncClient(redis.asyncio.Redis):
+class AsyncClient(Recovered, redis.asyncio.Redis):  # type: ignore[misc]  # redis-py's own bases
     """``redis.asyncio.Redis`` with the property `recovery`; `headwater.aio.connect` returns it."""
-
-    @property
-    def recovery(self) -> RecoveryReport | None:
-        """Report of what was recovered, cut off or found suspicious when the embedded store was opened.
-        None for a client of a server, whose INFO has the numbers."""
-        from headwater.client.embedded_opening import recovery_of  # the server's modules, 80 ms
-
-        return recovery_of(self)

@@ -10,7 +10,7 @@ from redis.asyncio.connection import ConnectionPool
 from redis.exceptions import AskError
 
 from headwater.client.aio.client import AsyncClient
-from headwater.client.cluster_calls import ClusterCalls, OneNodeOnly, refuse
+from headwater.client.cluster_calls import ClusterCalls, OneNodeOnly
 from headwater.client.drivers import perform
 
 
@@ -34,6 +34,8 @@ class AsyncClusterClient(OneNodeOnly, AsyncClient):  # type: ignore[misc]  # red
     ``pool`` connects to the first node.
     """
 
+    node_pipeline = AsyncNodePipeline
+
     def __init__(
         self, pool: ConnectionPool, calls: ClusterCalls, *, single_connection_client: bool = False
     ) -> None:
@@ -48,15 +50,6 @@ class AsyncClusterClient(OneNodeOnly, AsyncClient):  # type: ignore[misc]  # red
             return await super().execute_command(*args, **options)
         except AskError as error:
             return await perform(self.calls.redirected(args, options, error))
-
-    def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Any:  # noqa: ARG002, FBT002
-        """Return a pipeline that sends each command to the node of its key.
-
-        Raises `ConfigError` if ``transaction`` is true.
-        """
-        if transaction:
-            refuse("a pipeline that is a transaction")
-        return AsyncNodePipeline(self, self.connection_pool)
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """Close the connections to all nodes. An error of one of them is raised after all are closed."""

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.asyncio.connection import Connection, ConnectionPool, parse_url
 from redis.asyncio.retry import Retry
 
-from headwater.client import opening
 from headwater.client.aio.client import AsyncClient
 from headwater.client.aio.cluster import AsyncClusterClient
 from headwater.client.aio.guarded import guarded
 from headwater.client.aio.sentinel import to_primary
-from headwater.client.opening import ClientClasses
-from headwater.client.slots import Topology
+from headwater.client.opening import ClientClasses, open_client
 from headwater.common.clock import Clock
 
 if TYPE_CHECKING:
@@ -58,16 +56,4 @@ def connect(
     Do not await the call itself. For an embedded store it reads the whole journal before it returns, and
     the store's commands, fsyncs included, run in the event loop's thread.
     """
-    return opening.open_client(CLASSES, url, node=node, clock=clock, options=options)
-
-
-def open_cluster(
-    url: str,
-    *,
-    topology: Topology | None = None,
-    home: str = "",
-    stays: bool = False,
-    **options: Any,
-) -> AsyncClient:
-    """Return a client of the cluster or server at ``url``; see `opening.open_cluster`."""
-    return opening.open_cluster(CLASSES, url, topology=topology, home=home, stays=stays, **options)
+    return open_client(CLASSES, url, node=node, clock=clock, options=options)

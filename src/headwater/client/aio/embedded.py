@@ -24,8 +24,8 @@ from headwater.client.aio.guarded import AsyncGuardedConnection
 from headwater.client.embedded_store import SHORTEST_PAUSE_S, EmbeddedStore
 from headwater.client.embedded_transport import (
     EmbeddedTransport,
+    PoolOfStore,
     connection_options,
-    pool_options,
 )
 from headwater.client.handles import StoreHandle
 from headwater.client.reentrancy import REENTRANCY_GUARD
@@ -134,26 +134,16 @@ class AsyncEmbeddedConnection(AsyncGuardedConnection):
         return self.host
 
 
-class AsyncEmbeddedPool(ConnectionPool):
-    """A pool of connections to an embedded store; closing the pool closes its handle on the store."""
+class AsyncEmbeddedPool(PoolOfStore, ConnectionPool):
+    """A pool of connections to an embedded store, for asyncio."""
 
-    def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
-        self.handle = handle
-        super().__init__(
-            connection_class=AsyncEmbeddedConnection, handle=handle, **pool_options(kwargs)
-        )
+    connections = AsyncEmbeddedConnection
 
     async def aclose(self) -> None:
         """Close every connection, and the store if this was its last client."""
         try:
             await super().aclose()
         finally:
-            self.handle.close()
-
-    def __del__(self) -> None:
-        with suppress(Exception):
-            super().__del__()
-        with suppress(Exception):
             self.handle.close()
 
 

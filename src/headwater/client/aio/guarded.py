@@ -7,7 +7,7 @@ call receives that reply. redis-py does this in `read_response`, and the code he
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from math import inf
 from typing import Any, TypeVar
@@ -19,10 +19,8 @@ from redis.exceptions import AskError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from headwater.client.attempts import Sent
 from headwater.client.drivers import perform
-from headwater.client.guarded import GuardedPolicy, derived, name_cluster
-from headwater.client.repeatable import Command
+from headwater.client.guarded import Guarded, GuardedPolicy, derived, name_cluster
 from headwater.client.silence import LARGE, Silence
 
 T = TypeVar("T")
@@ -62,23 +60,10 @@ class AsyncGuardedRetry(GuardedPolicy, Retry):
                 await asyncio.sleep(pause)
 
 
-class AsyncGuardedConnection(AbstractConnection):
+class AsyncGuardedConnection(Guarded, AbstractConnection):
     """The base class that `guarded` puts before an asyncio connection class of redis-py."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._sent = Sent()
-        self._silence: Silence | None = None
-        """The silence of the current command and its reply, or of several that were sent together."""
-        super().__init__(*args, **kwargs)
-
-    @property
-    def retry(self) -> Retry:
-        """The retry policy. Assigning one wraps it in `AsyncGuardedRetry`."""
-        return self._retry
-
-    @retry.setter
-    def retry(self, retry: Retry) -> None:
-        self._retry = AsyncGuardedRetry(retry, self._sent)
+    policy = AsyncGuardedRetry
 
     async def send_command(self, *args: Any, **kwargs: Any) -> None:
         self._sent.announced = [args]
@@ -94,11 +79,6 @@ class AsyncGuardedConnection(AbstractConnection):
                 return [hiredis.pack_command(args)]
         packed: list[bytes] = super().pack_command(*args)
         return packed
-
-    def pack_commands(self, commands: Iterable[Iterable[Any]]) -> list[bytes]:
-        announced: list[Command] = [tuple(command) for command in commands]
-        self._sent.announced = announced
-        return super().pack_commands(announced)
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
         sent = self._sent

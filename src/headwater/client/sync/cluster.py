@@ -10,7 +10,7 @@ from redis.client import Pipeline
 from redis.connection import ConnectionPool
 from redis.exceptions import AskError
 
-from headwater.client.cluster_calls import LOST, ClusterCalls, OneNodeOnly, refuse
+from headwater.client.cluster_calls import LOST, ClusterCalls, OneNodeOnly
 from headwater.client.drivers import run
 from headwater.client.sync.client import Client
 
@@ -37,6 +37,8 @@ class ClusterClient(OneNodeOnly, Client):
     ``pool`` connects to the first node.
     """
 
+    node_pipeline = NodePipeline
+
     def __init__(self, pool: ConnectionPool, calls: ClusterCalls) -> None:
         self.calls = calls
         super().__init__(connection_pool=pool)
@@ -49,15 +51,6 @@ class ClusterClient(OneNodeOnly, Client):
             return super().execute_command(*args, **options)
         except AskError as error:
             return run(self.calls.redirected(args, options, error))
-
-    def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Any:  # noqa: ARG002, FBT002
-        """Return a pipeline that sends each command to the node of its key.
-
-        Raises `ConfigError` if ``transaction`` is true.
-        """
-        if transaction:
-            refuse("a pipeline that is a transaction")
-        return NodePipeline(self, self.connection_pool)
 
     def each_primary(self, ask: Callable[[Client], T]) -> list[T]:
         """Ask the cluster for its primaries, and return what ``ask`` returns for each.

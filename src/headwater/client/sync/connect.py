@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.connection import Connection, ConnectionPool, parse_url
 from redis.retry import Retry
 
-from headwater.client import opening
-from headwater.client.opening import ClientClasses
-from headwater.client.slots import Topology
+from headwater.client.opening import ClientClasses, open_client
 from headwater.client.sync.client import Client
 from headwater.client.sync.cluster import ClusterClient
 from headwater.client.sync.guarded import guarded
@@ -68,11 +66,4 @@ def connect(
     Raises `ConfigError` if the url does not name a store; for a directory `StoreInUse`, `StoreUnusable`
     and `JournalDamaged`. A lost connection raises redis-py's errors. See docs/guide/client.md.
     """
-    return opening.open_client(CLASSES, url, node=node, clock=clock, options=options)
-
-
-def open_cluster(
-    url: str, *, topology: Topology | None = None, home: str = "", **options: Any
-) -> Client:
-    """Return a client of the cluster or server at ``url``; see `opening.open_cluster`."""
-    return opening.open_cluster(CLASSES, url, topology=topology, home=home, **options)
+    return open_client(CLASSES, url, node=node, clock=clock, options=options)

@@ -16,7 +16,6 @@ import errno
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from math import inf
 from typing import Any, NoReturn
 
@@ -25,8 +24,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from headwater.client.embedded_transport import (
     EmbeddedTransport,
+    PoolOfStore,
     connection_options,
-    pool_options,
 )
 from headwater.client.handles import StoreHandle
 from headwater.client.reentrancy import REENTRANCY_GUARD
@@ -187,22 +186,14 @@ class EmbeddedConnection(GuardedConnection):
             ) from None
 
 
-class EmbeddedPool(ConnectionPool):
-    """A pool of connections to an embedded store; closing the pool closes its handle on the store."""
+class EmbeddedPool(PoolOfStore, ConnectionPool):
+    """A pool of connections to an embedded store, for threads."""
 
-    def __init__(self, *, handle: StoreHandle, **kwargs: Any) -> None:
-        self.handle = handle
-        super().__init__(connection_class=EmbeddedConnection, handle=handle, **pool_options(kwargs))
+    connections = EmbeddedConnection
 
     def close(self) -> None:
         """Close every connection, and the store if this was its last client."""
         try:
             super().close()
         finally:
-            self.handle.close()
-
-    def __del__(self) -> None:
-        with suppress(Exception):
-            super().__del__()
-        with suppress(Exception):
             self.handle.close()

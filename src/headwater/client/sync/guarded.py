@@ -16,10 +16,8 @@ from redis.exceptions import TimeoutError as RedisTimeout
 from redis.retry import Retry
 from redis.utils import SENTINEL
 
-from headwater.client.attempts import Sent
 from headwater.client.drivers import run
-from headwater.client.guarded import GuardedPolicy, derived, name_cluster
-from headwater.client.repeatable import Command
+from headwater.client.guarded import Guarded, GuardedPolicy, derived, name_cluster
 from headwater.client.silence import Silence, pause_of
 
 T = TypeVar("T")
@@ -60,31 +58,14 @@ class GuardedRetry(GuardedPolicy, Retry):
                 sleep(pause)
 
 
-class GuardedConnection(AbstractConnection):
+class GuardedConnection(Guarded, AbstractConnection):
     """The base class that `guarded` puts before a connection class of redis-py."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._sent = Sent()
-        self._silence: Silence | None = None
-        """The silence of the current command and its reply, or of several that were sent together."""
-        super().__init__(*args, **kwargs)
-
-    @property
-    def retry(self) -> Retry:
-        """The retry policy. Assigning one wraps it in `GuardedRetry`."""
-        return self._retry
-
-    @retry.setter
-    def retry(self, retry: Retry) -> None:
-        self._retry = GuardedRetry(retry, self._sent)
+    policy = GuardedRetry
 
     def send_command(self, *args: Any, **kwargs: Any) -> None:
         self._sent.announced = [args]
         super().send_command(*args, **kwargs)
-
-    def pack_commands(self, commands: Iterable[Command]) -> Any:
-        self._sent.announced = announced = list(commands)
-        return super().pack_commands(announced)
 
     def _connect(self) -> Any:
         """Connect, and set the socket's timeout to the interval at which its `Silence` is checked. The timeout stays,

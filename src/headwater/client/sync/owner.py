@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from redis.connection import AbstractConnection, Connection
+from redis.connection import AbstractConnection
 from redis.exceptions import AskError, ClusterDownError
 
 from headwater.client.cluster_calls import LOST
@@ -19,15 +19,17 @@ from headwater.client.guarded import derived
 from headwater.client.sync.client import Client
 from headwater.client.sync.cluster import ClusterClient
 from headwater.client.sync.connect import connect
+from headwater.client.sync.sentinel import MovingConnection
 
 
-class OwnerConnection(Connection):
+class OwnerConnection(MovingConnection):
     """The base class that `to_owner` puts before a connection class."""
+
+    errors = (AskError, ClusterDownError)
 
     def __init__(self, *args: Any, cluster: ClusterClient, key: str, **kwargs: Any) -> None:
         self._cluster = cluster
         self._key = key
-        self._moved = False
         super().__init__(*args, **kwargs)
 
     def _connect(self) -> Any:
@@ -38,20 +40,6 @@ class OwnerConnection(Connection):
         except LOST:
             self._cluster.calls.doubt(node)  # the next attempt asks another node first
             raise
-
-    def read_response(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().read_response(*args, **kwargs)
-        except (AskError, ClusterDownError):
-            # Closed later: the other replies of a pipeline are still to come.
-            self._moved = True
-            raise
-
-    def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
-        if self._moved:
-            self._moved = False
-            self.disconnect()
-        super().send_packed_command(command, check_health=check_health)
 
 
 @cache

@@ -4,7 +4,7 @@ rules."""
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from redis.connection import AbstractConnection, Connection
 from redis.exceptions import ReadOnlyError
@@ -15,12 +15,35 @@ from headwater.client.guarded import derived
 from headwater.client.primary import Primary
 
 
-class PrimaryConnection(Connection):
+class MovingConnection(Connection):
+    """A connection that is opened again for the next command after one of ``errors``, which tell that it is to the
+    wrong server."""
+
+    errors: ClassVar[tuple[type[Exception], ...]]
+    _wrong = False
+
+    def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().read_response(*args, **kwargs)
+        except self.errors:
+            # Closed later: the other replies of a pipeline are still to come.
+            self._wrong = True
+            raise
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
+        if self._wrong:
+            self._wrong = False
+            self.disconnect()
+        super().send_packed_command(command, check_health=check_health)
+
+
+class PrimaryConnection(MovingConnection):
     """The base class that `to_primary` puts before a connection class."""
+
+    errors = (ReadOnlyError,)
 
     def __init__(self, *args: Any, primary: Primary, **kwargs: Any) -> None:
         self._primary = primary
-        self._demoted = False
         super().__init__(*args, **kwargs)
 
     def _connect(self) -> Any:
@@ -30,20 +53,6 @@ class PrimaryConnection(Connection):
     def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT002
         super().on_connect_check_health(check_health=check_health)
         run(self._primary.confirm(self))
-
-    def read_response(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().read_response(*args, **kwargs)
-        except ReadOnlyError:
-            # Closed later: the other replies of a pipeline are still to come.
-            self._demoted = True
-            raise
-
-    def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
-        if self._demoted:
-            self._demoted = False
-            self.disconnect()
-        super().send_packed_command(command, check_health=check_health)
 
 
 @cache

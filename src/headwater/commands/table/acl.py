@@ -1,4 +1,4 @@
-"""ACL: users and what they may do."""
+"""ACL: users and their permissions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from headwater.commands.table.command import ADMIN, NODES, SESSION, Command, hel
 ACL = Command(
     "acl", arity=-2, group="server", since="6.0.0",
     summary="Manages users and their permissions.",
-    acl="",
     subcommands=(
         Command(
             "acl|cat", arity=-2, flags=SESSION, group="server", since="6.0.0",
@@ -77,7 +76,7 @@ ACL = Command(
             summary="Returns the user of this connection.",
             run="server:acl.acl_whoami",
         ),
-        help_command("acl", group="server", since="6.0.0", run="server:acl.acl_help"),
+        help_command("acl", group="server", since="6.0.0"),
     ),
 )
 # fmt: on

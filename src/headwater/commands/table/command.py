@@ -1,7 +1,7 @@
-"""`Command`, the declaration of one command, and the words that declarations share.
+"""`Command`, the declaration of one command, and constants that several declarations use.
 
-A declaration imports neither the engine nor the function that runs the command, so that clients can
-read the table. ``run`` names that function:
+A declaration imports neither the engine nor the function of the command, so that clients can read the
+table. ``run`` names the function:
 
     xclaim.xautoclaim             headwater.commands.xclaim, a command on keys
     server:slowlog.slowlog_get    headwater.server.commands.slowlog, a command on sessions and services
@@ -27,7 +27,7 @@ _IMPLIED = {
     "fast": ("fast",),
     "blocking": ("blocking",),
 }
-"""The ACL categories that a flag implies."""
+"""Flag → the ACL categories that it implies."""
 
 _GROUP_CATEGORY = {
     "stream": "stream",
@@ -54,17 +54,16 @@ ADMIN = "admin noscript loading stale"
 
 
 class Command:
-    """One command or subcommand: what COMMAND, COMMAND DOCS, ACL and the reference page say about it,
-    and the function that runs it.
+    """One command or subcommand: its data for COMMAND, COMMAND DOCS, ACL and the reference page, and the
+    name of its function.
 
-    ``name`` is lower case; a subcommand's includes its container's: ``xgroup|create``. ``arity`` counts
-    the name; a negative one is a minimum. ``flags`` and ``tips`` are words, ``keys`` are specifications
-    separated by commas, as `KeySpec.parse` reads them, and ``syntax`` is what follows the name, as
-    `headwater.commands.syntax` reads it. ``acl`` names the categories in addition to those that the
-    flags imply; the default is the group's. ``finder`` names a function of
-    `headwater.commands.key_specs` where specifications cannot describe the keys. ``requires`` names a
-    module without which the command is unknown. A container has ``subcommands``; of containers only
-    COMMAND has a function as well.
+    ``name`` is lower case; that of a subcommand includes its container's: ``xgroup|create``. ``arity`` includes
+    the name; if negative, it is a minimum. ``flags`` and ``tips`` are words separated by spaces. ``keys`` are
+    specifications separated by commas (`KeySpec.parse`). ``syntax`` is the part after the name
+    (`headwater.commands.syntax`). ``acl`` names categories in addition to those that the flags imply; the default
+    is the group's, none for a container without flags. ``finder`` names a function of `headwater.commands.key_specs`, for keys that specifications
+    cannot describe. ``requires`` names a module without which the command is unknown. A container has
+    ``subcommands``; COMMAND is the only container that also has a function.
 
     >>> get = Command("get", arity=2, flags="readonly fast", keys="RO access 1", group="string",
     ...     since="1.0.0", summary="Reads a string.", syntax="key", run="values.strings.get")
@@ -98,8 +97,9 @@ class Command:
         self.since = since
         self.summary = summary
         self.syntax = syntax
-        own = _GROUP_CATEGORY.get(group, "") if acl is None else acl
-        self.categories = _categories(self.flags, own.split())
+        if acl is None:
+            acl = "" if subcommands and not flags else _GROUP_CATEGORY.get(group, "")
+        self.categories = _categories(self.flags, acl.split())
         """ACL categories."""
         self.tips = tuple(tips.split())
         self.finder = finder
@@ -110,16 +110,16 @@ class Command:
             for sub in subcommands
             if sub.available
         }
-        """By upper-case name, without the container's."""
+        """Subcommands by upper-case name, without the name of the container."""
 
     @property
     def available(self) -> bool:
-        """Whether the module that the command requires is installed."""
+        """True if the command requires no module, or its module is installed."""
         return not self.requires or _installed(self.requires)
 
     @property
     def on_session(self) -> bool:
-        """Whether the command acts on sessions and services; else it acts on keys."""
+        """True if the command acts on sessions and services, False if it acts on keys."""
         return self.run.startswith(_SERVER)
 
     @property
@@ -129,24 +129,24 @@ class Command:
 
     @property
     def writes(self) -> bool:
-        """Whether the command may change a key."""
+        """True if the command may change a key."""
         return "write" in self.flags
 
     @property
     def may_change(self) -> bool:
-        """Whether the command may change a key or send a message: CLIENT PAUSE WRITE delays it, and a
-        read-only script may not call it."""
+        """True if the command may change a key or send a message. CLIENT PAUSE WRITE delays such commands, and
+        read-only scripts may not call them."""
         return self.writes or "may_replicate" in self.flags
 
     @property
     def shown_flags(self) -> tuple[str, ...]:
-        """The flags as COMMAND shows them. Like Redis, it does not show ``may_replicate``."""
+        """The flags that COMMAND shows. As in Redis, ``may_replicate`` is not shown."""
         movable = ("movablekeys",) if self.movable_keys else ()
         return (*(flag for flag in self.flags if flag != "may_replicate"), *movable)
 
     @property
     def movable_keys(self) -> bool:
-        """Whether first, last and step do not suffice to find the keys."""
+        """True if first, last and step do not suffice to find the keys."""
         flags_vary = any("variable_flags" in spec.flags for spec in self.keys)
         return (bool(self.finder) and not flags_vary) or any(
             spec.keyword or spec.counted for spec in self.keys
@@ -158,9 +158,9 @@ class Command:
 
 
 def help_command(
-    container: str, *, group: str, since: str, run: str, acl: str | None = None
+    container: str, *, group: str, since: str, run: str = "help.help_", acl: str | None = None
 ) -> Command:
-    """The declaration of a container's HELP."""
+    """Return the declaration of a container's HELP."""
     return Command(
         f"{container}|help",
         arity=2,
@@ -174,9 +174,9 @@ def help_command(
 
 
 def _categories(flags: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
-    """Those that the flags imply, then the command's own."""
+    """Return the ACL categories of a command: those that its flags imply, then ``own``."""
     implied = [category for flag in flags for category in _IMPLIED.get(flag, ())]
-    if "scripting" in own:  # each command that a script calls is checked by itself
+    if "scripting" in own:  # every command that a script calls is checked separately
         implied = [category for category in implied if category != "read"]
     if "fast" not in flags:
         implied.append("slow")

@@ -1,4 +1,4 @@
-"""The connection, and CLIENT."""
+"""Commands on the connection, and CLIENT."""
 
 from __future__ import annotations
 
@@ -64,7 +64,6 @@ RESET = Command(
 CLIENT = Command(
     "client", arity=-2, group="connection", since="2.4.0",
     summary="Shows and manages clients.",
-    acl="",
     subcommands=(
         Command(
             "client|id", arity=2, flags=SESSION, group="connection", since="5.0.0",
@@ -161,7 +160,7 @@ CLIENT = Command(
             syntax="<YES | NO>",
             run="server:client_tracking.client_caching",
         ),
-        help_command("client", group="connection", since="5.0.0", run="server:client.client_help"),
+        help_command("client", group="connection", since="5.0.0"),
     ),
 )
 # fmt: on

@@ -139,7 +139,6 @@ PERSIST = Command(
 OBJECT = Command(
     "object", arity=-2, group="generic", since="2.2.3",
     summary="Shows how a value is stored.",
-    acl="",
     subcommands=(
         Command(
             "object|encoding", arity=3, flags="readonly", keys="RO 2", group="generic",

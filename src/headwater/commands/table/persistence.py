@@ -1,4 +1,4 @@
-"""Durability and replication."""
+"""Commands for durability and replication."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ PSUBSCRIBE = Command(
     "psubscribe", arity=-2, flags=_LISTENING, group="pubsub", since="2.0.0",
     summary="Subscribes to the channels that match patterns.",
     syntax="pattern:pattern [pattern:pattern ...]",
-    run="server:pubsub.psubscribe",
+    run="server:pubsub.subscribe",
 )
 
 PUNSUBSCRIBE = Command(
     "punsubscribe", arity=-1, flags=_LISTENING, group="pubsub", since="2.0.0",
     summary="Unsubscribes from patterns, from all of them without one.",
     syntax="[pattern:pattern [pattern:pattern ...]]",
-    run="server:pubsub.punsubscribe",
+    run="server:pubsub.unsubscribe",
 )
 
 PUBLISH = Command(
@@ -47,14 +47,14 @@ SSUBSCRIBE = Command(
     "ssubscribe", arity=-2, flags=_LISTENING, keys="not_key 1:-1", group="pubsub", since="7.0.0",
     summary="Subscribes to shard channels.",
     syntax="shardchannel [shardchannel ...]",
-    run="server:pubsub.ssubscribe",
+    run="server:pubsub.subscribe",
 )
 
 SUNSUBSCRIBE = Command(
     "sunsubscribe", arity=-1, flags=_LISTENING, keys="not_key 1:-1", group="pubsub", since="7.0.0",
     summary="Unsubscribes from shard channels, from all of them without a name.",
     syntax="[shardchannel [shardchannel ...]]",
-    run="server:pubsub.sunsubscribe",
+    run="server:pubsub.unsubscribe",
 )
 
 SPUBLISH = Command(
@@ -90,15 +90,15 @@ PUBSUB = Command(
             "pubsub|shardchannels", arity=-2, flags=_ASKING, group="pubsub", since="7.0.0",
             summary="Lists the shard channels that have subscriptions.",
             syntax="[pattern:pattern]",
-            run="server:pubsub.pubsub_shardchannels",
+            run="server:pubsub.pubsub_channels",
         ),
         Command(
             "pubsub|shardnumsub", arity=-2, flags=_ASKING, group="pubsub", since="7.0.0",
             summary="Counts the subscriptions of shard channels.",
             syntax="[shardchannel [shardchannel ...]]",
-            run="server:pubsub.pubsub_shardnumsub",
+            run="server:pubsub.pubsub_numsub",
         ),
-        help_command("pubsub", group="pubsub", since="6.2.0", run="server:pubsub.pubsub_help"),
+        help_command("pubsub", group="pubsub", since="6.2.0"),
     ),
 )
 # fmt: on

@@ -1,7 +1,7 @@
 """Scripts and functions.
 
-SCRIPT FLUSH and FUNCTION FLUSH work without Lua. The rest needs the extra ``lua``; without it, those
-commands are unknown.
+Commands that need Lua require the extra ``lua``; without it they are unknown. SCRIPT FLUSH, SCRIPT HELP and
+the FUNCTION commands do not need it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EVALSHA = Command(
     "evalsha", arity=-3, flags=f"may_replicate {_EVAL}", keys="RW access update 2#", group="scripting", since="2.6.0",
     summary="Runs a cached Lua script by its SHA-1.",
     syntax="sha1 numkeys:integer [key ...] [arg ...]",
-    requires="lupa", run="server:eval.evalsha",
+    requires="lupa", run="server:eval.eval_",
 )
 
 EVAL_RO = Command(
@@ -30,7 +30,7 @@ EVAL_RO = Command(
     since="7.0.0",
     summary="Runs a Lua script that only reads.",
     syntax="script numkeys:integer [key ...] [arg ...]",
-    requires="lupa", run="server:eval.eval_ro",
+    requires="lupa", run="server:eval.eval_",
 )
 
 EVALSHA_RO = Command(
@@ -38,13 +38,12 @@ EVALSHA_RO = Command(
     since="7.0.0",
     summary="Runs a cached Lua script that only reads, by its SHA-1.",
     syntax="sha1 numkeys:integer [key ...] [arg ...]",
-    requires="lupa", run="server:eval.evalsha_ro",
+    requires="lupa", run="server:eval.eval_",
 )
 
 SCRIPT = Command(
     "script", arity=-2, group="scripting", since="2.6.0",
     summary="Manages scripts.",
-    acl="",
     subcommands=(
         Command(
             "script|flush", arity=-2, flags="noscript", group="scripting", since="2.6.0",
@@ -71,17 +70,13 @@ SCRIPT = Command(
             acl="scripting", tips="request_policy:all_shards response_policy:one_succeeded",
             requires="lupa", run="server:script.script_kill",
         ),
-        help_command(
-            "script", group="scripting", since="5.0.0", acl="scripting",
-            run="server:script.script_help",
-        ),
+        help_command("script", group="scripting", since="5.0.0", acl="scripting"),
     ),
 )
 
 FUNCTION = Command(
     "function", arity=-2, group="scripting", since="7.0.0",
     summary="Manages functions.",
-    acl="",
     subcommands=(
         Command(
             "function|flush", arity=-2, flags="write noscript", group="scripting", since="7.0.0",
@@ -95,10 +90,7 @@ FUNCTION = Command(
             syntax="[LIBRARYNAME library-name-pattern] [WITHCODE]",
             acl="scripting", tips=UNORDERED, run="server:function.function_list",
         ),
-        help_command(
-            "function", group="scripting", since="7.0.0", acl="scripting",
-            run="server:function.function_help",
-        ),
+        help_command("function", group="scripting", since="7.0.0", acl="scripting"),
     ),
 )
 # fmt: on

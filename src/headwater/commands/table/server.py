@@ -1,4 +1,4 @@
-"""The server as a whole: INFO, COMMAND, CONFIG, SLOWLOG, LATENCY, MEMORY and others."""
+"""Commands on the server as a whole: INFO, COMMAND, CONFIG, SLOWLOG, LATENCY, MEMORY and others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COMMAND = Command(
             "command|docs", arity=-2, flags=ANY_STATE, group="server", since="7.0.0",
             summary="Shows the documentation of commands.",
             syntax="[command-name [command-name ...]]",
-            acl="connection", tips=UNORDERED, run="server:command_docs.command_docs",
+            acl="connection", tips=UNORDERED, run="server:command.command_docs",
         ),
         Command(
             "command|list", arity=-2, flags=ANY_STATE, group="server", since="7.0.0",
@@ -65,17 +65,13 @@ COMMAND = Command(
             syntax="command [arg [arg ...]]",
             acl="connection", run="server:command.command_getkeysandflags",
         ),
-        help_command(
-            "command", group="server", since="5.0.0", acl="connection",
-            run="server:command.command_help",
-        ),
+        help_command("command", group="server", since="5.0.0", acl="connection"),
     ),
 )
 
 CONFIG = Command(
     "config", arity=-2, group="server", since="2.0.0",
     summary="Shows and changes settings.",
-    acl="",
     subcommands=(
         Command(
             "config|get", arity=-3, flags=ADMIN, group="server", since="2.0.0",
@@ -99,10 +95,7 @@ CONFIG = Command(
             summary="Writes the settings to the configuration file.",
             tips=NODES, run="server:config.config_rewrite",
         ),
-        help_command(
-            "config", group="server", since="5.0.0",
-            run="server:config.config_help",
-        ),
+        help_command("config", group="server", since="5.0.0"),
     ),
 )
 
@@ -115,7 +108,6 @@ MONITOR = Command(
 SLOWLOG = Command(
     "slowlog", arity=-2, group="server", since="2.2.12",
     summary="Shows slow commands.",
-    acl="",
     subcommands=(
         Command(
             "slowlog|get", arity=-2, flags="admin loading stale", group="server", since="2.2.12",
@@ -134,14 +126,13 @@ SLOWLOG = Command(
             summary="Removes the recorded slow commands.",
             tips=NODES, run="server:slowlog.slowlog_reset",
         ),
-        help_command("slowlog", group="server", since="6.2.0", run="server:slowlog.slowlog_help"),
+        help_command("slowlog", group="server", since="6.2.0"),
     ),
 )
 
 LATENCY = Command(
     "latency", arity=-2, group="server", since="2.8.13",
     summary="Shows delays of the server.",
-    acl="",
     subcommands=(
         Command(
             "latency|latest", arity=2, flags=ADMIN, group="server", since="2.8.13",
@@ -178,14 +169,13 @@ LATENCY = Command(
             tips="request_policy:all_nodes response_policy:agg_sum",
             run="server:latency.latency_reset",
         ),
-        help_command("latency", group="server", since="2.8.13", run="server:latency.latency_help"),
+        help_command("latency", group="server", since="2.8.13"),
     ),
 )
 
 MEMORY = Command(
     "memory", arity=-2, group="server", since="4.0.0",
     summary="Shows how memory is used.",
-    acl="",
     subcommands=(
         Command(
             "memory|usage", arity=-3, flags="readonly", keys="RO 2", group="server", since="4.0.0",
@@ -213,21 +203,20 @@ MEMORY = Command(
             summary="Shows the statistics of the allocator, if it has any.",
             tips=_FIGURES, run="server:memory.memory_malloc_stats",
         ),
-        help_command("memory", group="server", since="4.0.0", run="server:memory.memory_help"),
+        help_command("memory", group="server", since="4.0.0"),
     ),
 )
 
 MODULE = Command(
     "module", arity=-2, group="server", since="4.0.0",
     summary="Shows modules; there are none.",
-    acl="",
     subcommands=(
         Command(
             "module|list", arity=2, flags="admin noscript", group="server", since="4.0.0",
             summary="Lists the modules: none.",
             tips=UNORDERED, run="server:module.module_list",
         ),
-        help_command("module", group="server", since="5.0.0", run="server:module.module_help"),
+        help_command("module", group="server", since="5.0.0"),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The commands on streams, Headwater's own included."""
+"""Commands on streams, including Headwater's own."""
 
 from __future__ import annotations
 
@@ -203,7 +203,6 @@ XCOUNTERS = Command(
 XGROUP = Command(
     "xgroup", arity=-2, group="stream", since="5.0.0",
     summary="Manages consumer groups.",
-    acl="",
     subcommands=(
         Command(
             "xgroup|create", arity=-5, flags="write denyoom", keys="RW insert 2", group="stream",
@@ -247,7 +246,6 @@ XGROUP = Command(
 XINFO = Command(
     "xinfo", arity=-2, group="stream", since="5.0.0",
     summary="Shows streams, groups and consumers.",
-    acl="",
     subcommands=(
         Command(
             "xinfo|groups", arity=3, flags="readonly", keys="RO access 2", group="stream",

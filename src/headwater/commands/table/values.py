@@ -1,4 +1,4 @@
-"""Strings, lists, sets and hashes."""
+"""Commands on strings, lists, sets and hashes."""
 
 from __future__ import annotations
 

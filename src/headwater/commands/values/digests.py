@@ -1,6 +1,6 @@
-"""Conditions on the value of a string: SET IFEQ and its like, DELEX, and the digest that they compare.
+"""Conditions on the value of a string, for SET (IFEQ, IFNE, IFDEQ, IFDNE) and DELEX, and the digest they compare.
 
-Source: Redis's command pages (8.4). The digest is XXH3's of 64 bits, as 16 hexadecimal digits.
+Source: Redis's command pages (8.4). The digest is the 64-bit XXH3, as 16 hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _DIGEST_DIGITS = 16
 
 
 def holds(condition: bytes, value: bytes | None, wanted: bytes) -> bool:
-    """Return whether a string meets a condition. A key that does not exist, None, is equal to nothing. Raises
-    `CommandError` for an invalid digest, which only an existing key is compared with.
+    """Return whether a string meets a condition. None, for a key that does not exist, is not equal to anything. Raises
+    `CommandError` for a digest of the wrong length, unless the key does not exist.
 
     >>> holds(b"IFEQ", b"a", b"a"), holds(b"IFDNE", None, b"x"), holds(b"IFDEQ", b"", b"2D06800538D394C2")
     (True, True, True)

@@ -14,7 +14,7 @@ from headwater.resp.arguments import parse_integer
 
 
 def _read(call: Call) -> dict[bytes, bytes]:
-    """The hash at argument 1, for a command that only reads; empty without a key."""
+    """Return the hash at argument 1, for a command that only reads; empty without a key."""
     return reading(call, call.arguments.bytes(1), dict) or {}
 
 
@@ -30,7 +30,7 @@ def hmset(call: Call) -> None:
 
 
 def _set(call: Call, command: str) -> int:
-    """Set the fields from argument 2 on; return how many are new."""
+    """Set the fields from argument 2 on. Return the number of new fields."""
     arguments = call.arguments
     if arguments.count % 2:
         raise CommandError(f"ERR wrong number of arguments for '{command}' command")

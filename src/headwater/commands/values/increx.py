@@ -1,7 +1,7 @@
 """INCREX: adds to a number within bounds, and sets its expiry.
 
-Source: Redis's command page (8.8). Numbers with a fraction are those of its ``long double``: 64 binary digits,
-shown with 17 decimals at most.
+Source: Redis's command page (8.8). As in Redis, numbers with a fraction have the precision of a ``long double``,
+64 binary digits, and are shown with at most 17 decimals.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INFINITE = re.compile(rb"([+-]?)inf(inity)?", re.IGNORECASE)
 _MOST_DIGITS = 5000
 _BITS = 64
 _GREATEST = Fraction((2**_BITS - 1) << (16384 - _BITS))
-"""The limit of a ``long double``."""
+"""The greatest finite ``long double``."""
 _DECIMALS = 17
 _WITH_VALUE = frozenset({b"BYINT", b"BYFLOAT", b"LBOUND", b"UBOUND", *UNITS})
 _WITHOUT = frozenset({b"SATURATE", b"PERSIST", b"ENX"})
@@ -36,7 +36,7 @@ _EXCLUSIVE = ({b"BYINT", b"BYFLOAT"}, {*UNITS, b"PERSIST"}, {b"PERSIST", b"ENX"}
 
 def increx(call: Call) -> None:
     """INCREX key [BYINT n|BYFLOAT x] [LBOUND n] [UBOUND n] [SATURATE] [EX s|PX ms|EXAT s|PXAT ms|PERSIST] [ENX]
-    → the number and what was added to it; nothing, and 0, if it would be out of bounds."""
+    → the new number and the added amount. Without SATURATE, a result out of bounds changes nothing and adds 0."""
     options = _options(call)
     kind = _Floats() if b"BYFLOAT" in options else _Integers()
     added = kind.argument(call, options.get(b"BYFLOAT", options.get(b"BYINT")), "Increment", 1)
@@ -67,7 +67,7 @@ def increx(call: Call) -> None:
 
 
 def _options(call: Call) -> dict[bytes, int]:
-    """The options and the positions of their values. Each may be given once. Raises `CommandError`."""
+    """Return the options with the positions of their values. Raises `CommandError` if they are invalid or repeated."""
     arguments, found, index = call.arguments, dict[bytes, int](), 2
     while index < arguments.count:
         word = arguments.token(index)
@@ -90,7 +90,7 @@ def _store(
     at_ms: int | None,
     persists: bool,
 ) -> None:
-    """Carry out the change. A key whose new expiry has passed is deleted instead."""
+    """Store the new value and expiry. A key whose new expiry has passed is deleted instead."""
     call.admit(5 * (HEADROOM + len(key)) + len(text))
     if at_ms is not None and at_ms <= call.now_ms:
         if current is not None:
@@ -109,7 +109,7 @@ class _Integers:
     event = b"incrby"
     limit: Number = 2**63 - 1
     below = 1
-    """How far below the negative limit the least number is."""
+    """Difference between ``-limit`` and the least number."""
 
     def argument(self, call: Call, index: int | None, name: str, default: Number) -> Number:
         if index is None:
@@ -141,7 +141,7 @@ class _Integers:
 
 
 class _Floats(_Integers):
-    """Arithmetic of ``long double``, in fractions that are rounded to its digits."""
+    """Arithmetic of ``long double``, on fractions rounded to its precision."""
 
     event = b"incrbyfloat"
     limit: Number = _GREATEST
@@ -168,7 +168,7 @@ class _Floats(_Integers):
         return found
 
     def text(self, number: Number) -> bytes:
-        """Format a number with as many decimals as it needs, as Redis's LD_STR_HUMAN.
+        """Format a number with as many decimals as it needs, like Redis's LD_STR_HUMAN.
 
         >>> _Floats().text(Fraction(21, 2)), _Floats().text(3), _Floats().text(Fraction(-1, 2**80))
         (b'10.5', b'3', b'0')
@@ -180,11 +180,8 @@ class _Floats(_Integers):
 
     def reply(self, call: Call, number: Number, added: Number) -> None:
         call.reply.array(2)
-        for one in (number, added):
-            if call.reply.resp == 3:
-                call.reply.raw(b",%b\r\n" % self.text(one))
-            else:
-                call.reply.bulk(self.text(one))
+        call.reply.double(self.text(number))
+        call.reply.double(self.text(added))
 
 
 def _infinite(number: Number) -> bool:
@@ -205,7 +202,7 @@ def _parsed(text: bytes, error: str) -> Number:
 
 
 def _rounded(number: Fraction) -> Number:
-    """Round to 64 binary digits, to an infinity beyond the limit."""
+    """Round to 64 binary digits. A number beyond the limit becomes an infinity."""
     if not number:
         return number
     shift = abs(number.numerator).bit_length() - number.denominator.bit_length() - _BITS

@@ -34,8 +34,8 @@ def lset(call: Call) -> None:
 
 
 def lrem(call: Call) -> None:
-    """LREM key count element → how many elements that equal ``element`` were removed: the first ``count``, the last
-    ones if it is negative, all if it is 0."""
+    """LREM key count element → the number of removed elements. Removes the first ``count`` elements that equal
+    ``element``, the last ones if ``count`` is negative, all if it is 0."""
     arguments = call.arguments
     count = arguments.integer(2)
     if count == MIN_I64:

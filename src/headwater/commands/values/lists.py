@@ -1,4 +1,4 @@
-"""Lists: LPUSH, RPUSH, LRANGE, LINDEX, LLEN, LPOP, RPOP, and BLPOP, BRPOP, which wait.
+"""Lists: LPUSH, RPUSH, LRANGE, LINDEX, LLEN, LPOP, RPOP, and the blocking BLPOP and BRPOP.
 
 Source: Redis's command pages and t_list.c.
 """
@@ -16,7 +16,7 @@ from headwater.engine.keyspace.events import LIST
 from headwater.errors import CommandError
 
 _STRIDE = 64
-"""The number of elements in a block of a deque, which finds an element by the blocks before or after it."""
+"""Number of elements in a block of a deque. Indexing a deque skips whole blocks from the nearer end."""
 
 _NO_COUNT = "ERR value is out of range, must be positive"
 
@@ -76,7 +76,7 @@ def _pop(call: Call, command: str, *, left: bool) -> None:
 
 
 def _take(call: Call, key: bytes, current: deque[bytes], count: int, *, left: bool) -> list[bytes]:
-    """Remove ``count`` elements from one end; the list has at least as many."""
+    """Remove and return ``count`` elements from one end. The list has at least ``count``."""
     taken = list(islice(current if left else reversed(current), count))
     if taken:
         call.admit(HEADROOM + len(key))
@@ -86,8 +86,8 @@ def _take(call: Call, key: bytes, current: deque[bytes], count: int, *, left: bo
 
 
 def blpop(call: Call) -> Wait | None:
-    """BLPOP key [key …] timeout → [key, first element] of the first list that exists, removed. Waits up
-    to ``timeout`` seconds for one, for ever if that is 0; nil at the timeout."""
+    """BLPOP key [key …] timeout → [key, first element] of the first list that exists; the element is removed. Waits
+    up to ``timeout`` seconds for a list, without limit if it is 0. Nil at the timeout."""
     return _pop_or_wait(call, left=True)
 
 
@@ -128,7 +128,7 @@ def lrange(call: Call) -> None:
 
 
 def _between(current: deque[bytes], start: int, end: int) -> list[bytes]:
-    """The elements from ``start`` to ``end``-1. One element is found as fast as `_STRIDE` are passed."""
+    """Return the elements from ``start`` to ``end``-1. Indexing one is assumed to cost as much as passing `_STRIDE`."""
     behind = len(current) - end
     if (end - start) * _STRIDE < min(start, behind):
         return [current[index] for index in range(start, end)]
@@ -138,8 +138,8 @@ def _between(current: deque[bytes], start: int, end: int) -> list[bytes]:
 
 
 def places(start: int, stop: int, length: int) -> tuple[int, int]:
-    """The first and the last place that two indexes of a range mean, of which negative ones count from the end.
-    Without any place the first is after the last."""
+    """Return the first and the last position of a range. Negative indexes count from the end. In an empty range the
+    first position is after the last."""
     return (
         max(0, start + length if start < 0 else start),
         min(length - 1, stop + length if stop < 0 else stop),
@@ -147,7 +147,7 @@ def places(start: int, stop: int, length: int) -> tuple[int, int]:
 
 
 def lindex(call: Call) -> None:
-    """LINDEX key index → the element, nil if there is none; a negative index counts from the end."""
+    """LINDEX key index → the element, nil if it does not exist; a negative index counts from the end."""
     current = reading(call, call.arguments.bytes(1), deque)
     if current is None:
         call.reply.nil()

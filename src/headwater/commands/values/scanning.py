@@ -1,10 +1,10 @@
 """HSCAN and SSCAN: the fields of a hash or the members of a set, a part in each call.
 
-A small value is returned whole, as by Redis. The names of a large one are divided by their hashes, which do not
-change while this process runs: a cursor is the number of the next part and, in its low bits, the logarithm of the number of
-parts. So a name that is there from the first call to the last is returned once, whatever is added or removed
-meanwhile. Each call looks at every name: 60 ms for a million fields, 0.2 s for a million members. So the number of calls
-is bounded, whatever COUNT says.
+A small value is returned whole, as in Redis. The names of a large one are divided into parts by their hashes, which do
+not change while this process runs. A cursor is the number of the next part and, in its low bits, the logarithm of the
+number of parts. A name that exists from the first call to the last is returned exactly once, whatever is added or
+removed meanwhile. Each call examines every name: 60 ms for a million fields, 0.2 s for a million members. Therefore
+the number of calls is bounded, whatever COUNT is.
 
 Source: Redis's command pages and db.c.
 """
@@ -22,10 +22,10 @@ from headwater.commands.values.typed import reading
 T = TypeVar("T", dict[bytes, bytes], set[bytes])
 
 _WHOLE: Final = 512
-"""A part has at least about so many names: a client's COUNT of 10 would take 100,000 calls for a million names."""
+"""Approximate minimum number of names in a part. With a COUNT of 10, a million names would take 100,000 calls."""
 
 _PARTS: Final = 256
-"""A value has fewer than twice as many parts."""
+"""Half of the maximum number of parts of a value."""
 
 _BITS: Final = 6
 _MOST_BITS: Final = 1 << _BITS
@@ -46,7 +46,7 @@ def _scan(call: Call, kind: type[T], name: bytes) -> None:
     value: Any = reading(call, call.arguments.bytes(1), kind)
     found: list[bytes] = []
     if value is None:
-        cursor = 0  # without a key the options are not read
+        cursor = 0  # without a key the options are not parsed
     else:
         options = ScanOptions(call, 3, name)
         cursor, found = part_of(value, cursor, options.count)
@@ -59,7 +59,7 @@ def _scan(call: Call, kind: type[T], name: bytes) -> None:
 
 
 def part_of(names: Collection[bytes], cursor: int, count: int) -> tuple[int, list[bytes]]:
-    """Return the next cursor, 0 after the last part, and the names of the part at ``cursor``.
+    """Return the next cursor (0 after the last part) and the names in the part at ``cursor``.
 
     >>> part_of([b"a", b"b"], 0, 10)
     (0, [b'a', b'b'])

@@ -11,7 +11,7 @@ from headwater.engine.keyspace.events import SET
 
 
 def _read(call: Call) -> set[bytes]:
-    """The set at argument 1, for a command that only reads; empty without a key."""
+    """Return the set at argument 1, for a command that only reads; empty without a key."""
     return reading(call, call.arguments.bytes(1), set) or set()
 
 

@@ -26,8 +26,8 @@ def getrange(call: Call) -> None:
 
 
 def setrange(call: Call) -> None:
-    """SETRANGE key offset value → the length of the string after ``value`` was written at ``offset``, with zero
-    bytes between its end and ``offset``."""
+    """SETRANGE key offset value → the new length of the string. Writes ``value`` at ``offset``; a gap between the old
+    end and ``offset`` is filled with zero bytes."""
     arguments = call.arguments
     offset = arguments.integer(2)
     if offset < 0:

@@ -27,7 +27,7 @@ if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.native.memory import decimal_text
 
 UNITS = {b"EX": (1000, False), b"PX": (1, False), b"EXAT": (1000, True), b"PXAT": (1, True)}
-"""The milliseconds of a unit, and whether the time is absolute."""
+"""Option → the milliseconds of its unit, and True if its time is absolute."""
 
 _SET = (b"NX", b"XX", b"GET", b"KEEPTTL")
 _MSETEX = (b"NX", b"XX", b"KEEPTTL")
@@ -38,7 +38,7 @@ TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 
 
 class _Options:
-    """The options after ``SET key value`` and ``GETEX key``; ``known`` are those without a value.
+    """The options after ``SET key value`` and ``GETEX key``. ``known`` lists the valid options without a value.
 
     Source: Redis, parseExtendedStringArgumentsOrReply.
     """
@@ -76,13 +76,13 @@ class _Options:
         return word != b"XX" or not (self.condition or b"NX" in self.words)
 
     def at_ms(self, call: Call, command: str) -> int | None:
-        """The steady time at which the key will expire; None if none is given. Raises `CommandError`."""
+        """Return the steady time at which the key will expire; None without such an option. Raises `CommandError`."""
         if not self.unit:
             return None
         return end_of(call, self._time_at, *UNITS[self.unit], command)
 
     def refuse(self, current: Value | None) -> bool:
-        """Return whether the condition is false for the present value. Raises `CommandError` (WRONGTYPE)."""
+        """Return whether the condition is false for the current value. Raises `CommandError` (WRONGTYPE)."""
         if self.condition:
             if current is not None and not isinstance(current, bytes):
                 raise CommandError(WRONGTYPE)
@@ -93,8 +93,8 @@ class _Options:
 
 
 def set_string(call: Call) -> None:
-    """SET key value [NX|XX|IFEQ v|IFNE v|IFDEQ d|IFDNE d] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] → OK, the old value (GET), or
-    nil if the condition is false."""
+    """SET key value [NX|XX|IFEQ v|IFNE v|IFDEQ d|IFDNE d] [GET] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL]
+    → OK, or nil if the condition is false; with GET the old value."""
     arguments, reply = call.arguments, call.reply
     if arguments.count == 3:
         _set_plainly(call)
@@ -119,7 +119,7 @@ def set_string(call: Call) -> None:
 
 
 def _set_plainly(call: Call) -> None:
-    """SET without options."""
+    """Carry out a SET without options."""
     key, value = call.key(1), call.arguments.bytes(2)
     current = call.lookup(key)
     prepare_text(call, key, value)
@@ -135,7 +135,7 @@ def _put(
     at_ms: int | None,
     kept_ms: int | None,
 ) -> None:
-    """Carry out an admitted SET. The key expires at ``at_ms``, or at ``kept_ms``, its time before."""
+    """Carry out an admitted SET. The key expires at ``at_ms`` or, if that is None, at ``kept_ms``, its old expiry."""
     ends_ms = at_ms if at_ms is not None else kept_ms
     call.db.set_string(key, value)
     if ends_ms is not None:
@@ -185,7 +185,7 @@ def get(call: Call) -> None:
 
 
 def getdel(call: Call) -> None:
-    """GETDEL key → the string, which is deleted; nil without a key."""
+    """GETDEL key → the string; nil without a key. Deletes the key."""
     key = call.arguments.bytes(1)
     value = reading(call, key, bytes)
     if value is not None:
@@ -195,8 +195,8 @@ def getdel(call: Call) -> None:
 
 
 def getex(call: Call) -> None:
-    """GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST] → the string, whose expiry is changed or
-    removed; nil without a key."""
+    """GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST] → the string; nil without a key. Changes or removes the
+    expiry."""
     arguments, key = call.arguments, call.arguments.bytes(1)
     options = _Options(arguments, 2, (b"PERSIST",))
     value = reading(call, key, bytes)
@@ -228,7 +228,7 @@ def mset(call: Call) -> None:
 
 
 def msetnx(call: Call) -> None:
-    """MSETNX key value [key value …] → 1, or 0 with nothing set if one of the keys exists."""
+    """MSETNX key value [key value …] → 1, or 0 if one of the keys exists; then nothing is set."""
     pairs = _pairs(call, "msetnx")
     free = all(call.lookup(key) is None for key, _ in pairs)
     if free:
@@ -237,8 +237,8 @@ def msetnx(call: Call) -> None:
 
 
 def msetex(call: Call) -> None:
-    """MSETEX numkeys key value [key value …] [NX|XX] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] → 1, or 0 with
-    nothing set if the condition is false for one of the keys."""
+    """MSETEX numkeys key value [key value …] [NX|XX] [EX s|PX ms|EXAT s|PXAT ms|KEEPTTL] → 1, or 0 if the
+    condition is false for one of the keys; then nothing is set."""
     arguments = call.arguments
     count = arguments.integer(1, error=_NUMKEYS)
     if not 0 < count <= _MAX_KEYS:
@@ -281,8 +281,8 @@ def append(call: Call) -> None:
 
 
 def write_part(call: Call, key: bytes, at: int, part: bytes, event: bytes) -> None:
-    """Write ``part`` into a string from byte ``at`` on, and reply with its length. Holds no reference to the string:
-    one that has no other is changed in place."""
+    """Write ``part`` into a string from byte ``at`` on, and reply with the new length. Keeps no reference to the
+    string, so that it can be changed in place."""
     if at + len(part) > MAX_BULK_BYTES:
         raise CommandError(TOO_LONG)
     prepare_text(call, key, part)
@@ -299,7 +299,7 @@ def write_part(call: Call, key: bytes, at: int, part: bytes, event: bytes) -> No
 
 
 def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
-    """Change the value of a string, without changing its expiry."""
+    """Change the value of a string but not its expiry."""
     at_ms = None
     if call.db.expiries and call.db.lookup(key, call.now_ms) is not None:
         at_ms = call.db.expiries.get(key)

@@ -1,4 +1,4 @@
-"""Looking up a key that must hold a certain type, and changing it."""
+"""Helpers that look up a key which must hold a certain type, and prepare and record a change of it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from headwater.errors import CommandError
 T = TypeVar("T", bytes, deque[bytes], set[bytes], dict[bytes, bytes])
 
 TEXT_BYTES = 4
-"""The bytes that a text takes in a fact in addition to its own."""
+"""Number of bytes that a text takes in a fact in addition to its own."""
 
 
 def reading(call: Call, key: bytes, kind: type[T]) -> T | None:
-    """The value at ``key``, for a command that only reads. Raises WRONGTYPE if it is not of ``kind``."""
+    """Return the value at ``key`` for a command that only reads. Raises WRONGTYPE if it is not of type ``kind``."""
     return _checked(call.read(key), kind)
 
 
 def writing(call: Call, key: bytes, kind: type[T]) -> T | None:
-    """The value at ``key``, for a command that may write. Raises WRONGTYPE if it is not of ``kind``."""
+    """Return the value at ``key`` for a command that may write. Raises WRONGTYPE if it is not of type ``kind``."""
     return _checked(call.lookup(key), kind)
 
 
@@ -43,18 +43,18 @@ def prepare(call: Call, key: bytes, texts: list[bytes]) -> None:
 
 
 def prepare_text(call: Call, key: bytes, text: bytes) -> None:
-    """As `prepare`, for one text."""
+    """Admit a fact of ``key`` and one text, and delete the key if it has expired."""
     _prepare(call, key, len(text) + TEXT_BYTES)
 
 
 def _prepare(call: Call, key: bytes, size: int) -> None:
     call.admit(3 * HEADROOM + 3 * len(key) + size)
-    if call.db.expiries:  # without any, no key can have expired
+    if call.db.expiries:  # otherwise no key can have expired
         clear_expired(call, key)
 
 
 def changed(call: Call, key: bytes, kind: int, event: bytes, changes: int) -> None:
-    """Count and notify of changes of ``key``. The key may be gone, if its value has become empty."""
+    """Count ``changes`` of ``key`` and record the event; also ``del`` if its value became empty and so was deleted."""
     call.modified(key, changes)
     call.notify(kind, event, key)
     value = call.db.values.get(key)

@@ -40,7 +40,6 @@ cdef class SealedBlock:
 @cython.locals(parts=Py_ssize_t, whole=bint, data=bytes)
 cpdef unpack(SealedBlock packed, codec, bytes body, Py_ssize_t first, Py_ssize_t end)
 
-@cython.locals(whole=SealedBlock)
 cpdef bytes unpacked(SealedBlock packed, codec, bytes body)
 
 cpdef Py_ssize_t parts_in(SealedBlock packed, bytes body) except -1

@@ -39,16 +39,13 @@ cdef class EntryBlock:
     cdef object __weakref__
 
     cpdef entries(self)
-    @cython.locals(packed=SealedBlock)
     cpdef piece(self, Py_ssize_t first, Py_ssize_t end)
     cpdef Py_ssize_t base(self) except -1
     @cython.locals(base=Py_ssize_t)
     cpdef bytes take(self, Py_ssize_t index)
     cpdef array.array edges(self)
-    @cython.locals(ids=array.array)
     cpdef array.array known_ids(self)
     cpdef bytes packed_ids(self)
-    @cython.locals(edges=array.array)
     cpdef Py_ssize_t start(self, Py_ssize_t index) except -1
     cpdef bint lives(self, Py_ssize_t index) except -1
     @cython.locals(packed=SealedBlock, ids=array.array, at=Py_ssize_t)
@@ -72,7 +69,6 @@ cdef class EntryBlock:
     @cython.locals(wire=Py_ssize_t)
     cpdef pack(self, SealedBlock packed)
     cpdef _count(self, SealedBlock packed, int times)
-    @cython.locals(packed=SealedBlock)
     cpdef _note_unstored(self)
     cpdef kill(self, Py_ssize_t index)
     @cython.locals(count=Py_ssize_t, end=Py_ssize_t, ids=array.array)

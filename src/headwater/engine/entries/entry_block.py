@@ -385,10 +385,6 @@ class Span:
         """Return the offset at which the entries end in `data`, which must be called before."""
         return self.block.start(self.end) - self.block.base()
 
-    def wire(self) -> Text:
-        """Return the bytes of the entries in the form of a reply."""
-        return self.data()[self.start() : self.stop()]
-
     def ids(self) -> list[tuple[int, int]]:
         ids = self.block.known_ids()
         return [(ids[2 * at], ids[2 * at + 1]) for at in range(self.first, self.end)]

@@ -4,8 +4,7 @@ from headwater.engine.entries.entry_block cimport EntryBlock, Span
 from headwater.engine.bodies.sealed_block cimport SealedBlock
 from headwater.engine.bodies.block_account cimport BlockAccount
 from headwater.native.memory_c cimport (
-    append_entry, offset_at, prefetch_bytes_end, prefetch_end, push_id, push_offset, u32, u64,
-    word_at,
+    append_entry, prefetch_bytes_end, prefetch_end, push_id, push_offset, u64, word_at,
 )
 
 cdef Py_ssize_t ENTRY_HEADER_BYTES
@@ -23,7 +22,6 @@ cdef class EntryLog:
     @cython.locals(block=EntryBlock)
     cdef EntryBlock _own(self, Py_ssize_t at)
     cdef int _check_tail(self) except -1
-    @cython.locals(block=EntryBlock)
     cdef int prefetch(self) except -1
     @cython.locals(block=EntryBlock, need=Py_ssize_t)
     cpdef int append(
@@ -65,7 +63,7 @@ cdef class EntryLog:
     )
     cpdef list nth(self, tuple start, list steps)
     @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, block=EntryBlock)
-    cpdef Py_ssize_t _block_of(self, u64 ms, u64 seq) except -1
+    cpdef Py_ssize_t find_block(self, u64 ms, u64 seq) except -1
     @cython.locals(ids=array.array, index=Py_ssize_t)
     cdef Py_ssize_t _exact(self, EntryBlock block, u64 ms, u64 seq) except -2
 

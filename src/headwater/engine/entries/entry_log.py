@@ -145,7 +145,7 @@ class EntryLog:
 
     def get(self, ms: int, seq: int) -> bytes | None:
         """Return the bytes of the live entry ``ms-seq``, or None if it does not exist."""
-        at = self._block_of(ms, seq)
+        at = self.find_block(ms, seq)
         if at >= len(self.blocks):
             return None
         block = self.blocks[at]
@@ -157,7 +157,7 @@ class EntryLog:
     def gather(self, ms: int, seq: int, missed: list[SealedBlock]) -> bytes | None:
         """Return an entry like `get`, for a command that reads many. If its block is on disk, append the
         block to ``missed``, for `Bodies.hold`, and return zero bytes, as many as its entries have on average."""
-        at = self._block_of(ms, seq)
+        at = self.find_block(ms, seq)
         if at >= len(self.blocks):
             return None
         block = self.blocks[at]
@@ -172,12 +172,12 @@ class EntryLog:
         return block.take(index)
 
     def contains(self, ms: int, seq: int) -> bool:
-        at = self._block_of(ms, seq)
+        at = self.find_block(ms, seq)
         return at < len(self.blocks) and self._exact(self.blocks[at], ms, seq) >= 0
 
     def delete(self, ms: int, seq: int) -> bool:
         """Remove the entry ``ms-seq``. Return False if it is not a live entry."""
-        at = self._block_of(ms, seq)
+        at = self.find_block(ms, seq)
         if at >= len(self.blocks):
             return False
         index = self._exact(self.blocks[at], ms, seq)
@@ -196,7 +196,7 @@ class EntryLog:
     def trim_through(self, ms: int, seq: int) -> int:
         """Remove all entries whose id is at most ``ms-seq``. Return the number of those that were live."""
         gone = 0
-        at = self._block_of(ms, seq)
+        at = self.find_block(ms, seq)
         for block in self.blocks[:at]:
             gone += block.live
         del self.blocks[:at]
@@ -224,7 +224,7 @@ class EntryLog:
         spans in id order, and their number."""
         spans: list[Span] = []
         total = 0
-        at = self._block_of(start[0], start[1])
+        at = self.find_block(start[0], start[1])
         first = True
         while at < len(self.blocks) and total != count:
             block = self.blocks[at]
@@ -253,7 +253,7 @@ class EntryLog:
         """Return the same as `spans`, from ``end`` down to ``start``. The entries within a span still ascend."""
         spans: list[Span] = []
         total = 0
-        at = min(self._block_of(end[0], end[1]), len(self.blocks) - 1)
+        at = min(self.find_block(end[0], end[1]), len(self.blocks) - 1)
         while at >= 0 and total != count:
             block = self.blocks[at]
             index = block.behind(end[0], end[1]) - 1
@@ -276,7 +276,7 @@ class EntryLog:
         """Return the number of live entries from ``start`` to ``end``. Reads the ids of at most two
         blocks."""
         total = 0
-        begin = self._block_of(start[0], start[1])
+        begin = self.find_block(start[0], start[1])
         for at in range(begin, len(self.blocks)):
             block = self.blocks[at]
             low = block.lower_bound(start[0], start[1]) if at == begin else block.head
@@ -297,7 +297,7 @@ class EntryLog:
         passed = 0
         wanted = iter(steps)
         step = next(wanted, -1)
-        begin = self._block_of(start[0], start[1])
+        begin = self.find_block(start[0], start[1])
         for at in range(begin, len(self.blocks)):
             if step < 0:
                 break
@@ -315,13 +315,9 @@ class EntryLog:
                     passed += 1
         return found
 
-    def find_block(self, ms: int, seq: int) -> int:
-        """Return the index of the first block whose last id is at least ``ms-seq``, or the number of blocks."""
-        return self._block_of(ms, seq)
-
     def holds(self, block: EntryBlock) -> bool:
         """Return whether ``block`` is one of this log."""
-        at = self._block_of(block.last_ms, block.last_seq)
+        at = self.find_block(block.last_ms, block.last_seq)
         return at < len(self.blocks) and self.blocks[at] is block
 
     def replace(self, first: int, end: int, blocks: list[EntryBlock]) -> None:
@@ -329,7 +325,7 @@ class EntryLog:
         self.blocks[first:end] = blocks
         self._tail = None
 
-    def _block_of(self, ms: int, seq: int) -> int:
+    def find_block(self, ms: int, seq: int) -> int:
         """Return the index of the first block whose last id is at least ``ms-seq``, or the number of blocks."""
         low, high = 0, len(self.blocks)
         while low < high:

@@ -20,19 +20,14 @@ cdef class FactReader:
     cpdef attach(self, data)
     cpdef select(self, Py_ssize_t start, Py_ssize_t end, long long now_ms)
     cpdef Py_ssize_t left(self)
-    @cython.locals(at=Py_ssize_t)
     cpdef u32 take_u8(self) except? 0
-    @cython.locals(at=Py_ssize_t)
     cpdef u32 take_u32(self) except? 0
-    @cython.locals(at=Py_ssize_t)
     cpdef u64 take_u64(self) except? 0
-    @cython.locals(at=Py_ssize_t)
     cpdef long long take_i64(self) except? 0
     @cython.locals(at=Py_ssize_t)
     cpdef tuple take_id(self)
     @cython.locals(at=Py_ssize_t, one=Py_ssize_t)
     cpdef list take_ids(self, Py_ssize_t count)
-    @cython.locals(at=Py_ssize_t)
     cpdef array.array take_words(self, Py_ssize_t count)
     @cython.locals(at=Py_ssize_t)
     cpdef bytes take_bytes(self, Py_ssize_t length)

@@ -10,25 +10,21 @@ cdef class FactBuffer:
     cdef public bytearray data
     cdef public bint muted
 
-    @cython.locals(data=bytearray)
     cpdef int string_set(self, unsigned char db, bytes key, bytes value) except -1
-    @cython.locals(data=bytearray)
     cpdef int appended(
         self, u32 sid, u64 ms, u64 seq, bint opens_node, u32 pairs, bytearray wire,
         Py_ssize_t start, Py_ssize_t end,
     ) except -1
-    @cython.locals(data=bytearray)
     cpdef int delivered(
         self, u32 gid, u32 cid, u64 time, tuple first, tuple last, u32 count,
         long long entries_read, bint noack,
     ) except -1
     cpdef acknowledged(self, u32 gid, array.array ids)
-    @cython.locals(data=bytearray)
     cpdef owned(
         self, u32 gid, u32 cid, long long seen_time, long long active_time, array.array records
     )
     cpdef released(self, u32 gid, array.array records)
     cpdef delayed(self, u32 gid, array.array records)
     cpdef came_due(self, u32 gid, array.array ids)
-    @cython.locals(data=bytearray)
+    cdef int _keyed(self, int kind, unsigned char db, bytes key) except -1
     cdef _group_list(self, int kind, u32 gid, array.array records, Py_ssize_t words)

@@ -91,7 +91,6 @@ CONSUMER_CREATED = Struct("<BIIqI")
 CONSUMER = Struct("<BII")
 CONSUMER_SEEN = Struct("<BIIqq")
 DELIVERED = Struct("<BIIQQQQQIqB")
-OWNED = Struct("<BIIqqI")
 ID = Struct("<QQ")
 
 
@@ -115,38 +114,30 @@ class FactBuffer:
 
     def string_set(self, db: int, key: bytes, value: bytes) -> None:
         if not self.muted:
-            data = self.data
-            put_u8(data, 0x11)
-            put_u8(data, db)
-            put_u32(data, len(key))
-            append_bytes(data, key)
-            put_u32(data, len(value))
-            append_bytes(data, value)
+            self._keyed(0x11, db, key)
+            put_u32(self.data, len(value))
+            append_bytes(self.data, value)
 
     def hash_set(self, db: int, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x12, db)
-            self._texts((key,))
+            self._keyed(0x12, db, key)
             self.data += LENGTH.pack(len(pairs))
             for pair in pairs:
                 self._texts(pair)
 
     def hash_deleted(self, db: int, key: bytes, fields: Sequence[bytes]) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x13, db)
-            self._texts((key,))
+            self._keyed(0x13, db, key)
             self.data += LENGTH.pack(len(fields))
             self._texts(fields)
 
     def key_deleted(self, db: int, key: bytes) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x14, db)
-            self._texts((key,))
+            self._keyed(0x14, db, key)
 
     def expiry_set(self, db: int, key: bytes, at_ms: int) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x15, db)
-            self._texts((key,))
+            self._keyed(0x15, db, key)
             self.data += EXPIRY.pack(at_ms)
 
     def flushed(self, db: int) -> None:
@@ -155,33 +146,28 @@ class FactBuffer:
 
     def list_pushed(self, db: int, key: bytes, left: bool, values: Sequence[bytes]) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x17, db)
-            self._texts((key,))
+            self._keyed(0x17, db, key)
             self.data += LIST_SIDE.pack(left)
             self._counted(values)
 
     def list_popped(self, db: int, key: bytes, left: bool, count: int) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x18, db)
-            self._texts((key,))
+            self._keyed(0x18, db, key)
             self.data += LIST_POPPED.pack(left, count)
 
     def set_added(self, db: int, key: bytes, members: Sequence[bytes]) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x19, db)
-            self._texts((key,))
+            self._keyed(0x19, db, key)
             self._counted(members)
 
     def set_removed(self, db: int, key: bytes, members: Sequence[bytes]) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x1A, db)
-            self._texts((key,))
+            self._keyed(0x1A, db, key)
             self._counted(members)
 
     def key_renamed(self, db: int, key: bytes, new_db: int, name: bytes) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x1B, db)
-            self._texts((key,))
+            self._keyed(0x1B, db, key)
             self.data += KEY_PLACE.pack(new_db)
             self._texts((name,))
 
@@ -195,8 +181,7 @@ class FactBuffer:
         gids: Sequence[tuple[int, int]],
     ) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x1C, db)
-            self._texts((key,))
+            self._keyed(0x1C, db, key)
             self.data += KEY_PLACE.pack(new_db)
             self._texts((name,))
             self.data += KEY_COPIED.pack(sid, len(gids))
@@ -215,8 +200,7 @@ class FactBuffer:
 
     def list_removed(self, db: int, key: bytes, left: bool, count: int, text: bytes) -> None:
         if not self.muted:
-            self.data += KEY.pack(0x62, db)
-            self._texts((key,))
+            self._keyed(0x62, db, key)
             self.data += LIST_POPPED.pack(left, count)
             self._texts((text,))
 
@@ -394,11 +378,18 @@ class FactBuffer:
             put_u32(data, len(records) // words)
             put_words(data, records)
 
+    def _keyed(self, kind: int, db: int, key: bytes) -> None:
+        """Write the beginning of a fact about a key."""
+        data = self.data
+        put_u8(data, kind)
+        put_u8(data, db)
+        put_u32(data, len(key))
+        append_bytes(data, key)
+
     def _numbered(self, kind: int, db: int, key: bytes, number: int, text: bytes) -> None:
         """Write a fact that consists of a key, a number and a text."""
         if not self.muted:
-            self.data += KEY.pack(kind, db)
-            self._texts((key,))
+            self._keyed(kind, db, key)
             self.data += LENGTH.pack(number)
             self._texts((text,))
 

@@ -175,11 +175,6 @@ class DeliveryOrder:
         while (at := walk.next()) >= 0:
             yield at
 
-    def oldest(self) -> int | None:
-        """Return the earliest delivery time of an owned record, or None if no record is owned."""
-        at = self.begin().next()
-        return None if at < 0 else self.pel.time(at)
-
     # --- tidying --------------------------------------------------------------------------------
 
     def clear(self) -> None:

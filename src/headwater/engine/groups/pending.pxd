@@ -9,7 +9,7 @@ cdef u64 _BIG
 cdef Py_ssize_t BLOCK_BYTES, FULL_BLOCK_BYTES
 
 
-@cython.locals(there=Py_ssize_t, most=Py_ssize_t)
+@cython.locals(there=Py_ssize_t)
 cdef Py_ssize_t _room_of(PendingBlock block) except -1
 
 
@@ -28,13 +28,11 @@ cdef class PendingList:
     cpdef Py_ssize_t find(self, u64 ms, u64 seq) except -2
     @cython.locals(number=Py_ssize_t, block=PendingBlock)
     cpdef Py_ssize_t seek(self, u64 ms, u64 seq) except -2
-    @cython.locals(block=PendingBlock)
     cpdef Py_ssize_t after(self, Py_ssize_t at) except -2
     @cython.locals(number=Py_ssize_t, block=PendingBlock)
     cpdef Py_ssize_t before(self, Py_ssize_t at) except -2
     @cython.locals(found=Py_ssize_t, block=PendingBlock)
     cpdef Py_ssize_t owned_from(self, Py_ssize_t at, u64 owner) except -2
-    @cython.locals(block=PendingBlock)
     cpdef Py_ssize_t delivered_from(self, Py_ssize_t at, long long time) except -2
     @cython.locals(block=PendingBlock)
     cpdef Py_ssize_t block_start(self, Py_ssize_t number) except -2
@@ -67,7 +65,6 @@ cdef class PendingList:
     ) except -2
     @cython.locals(number=Py_ssize_t, block=PendingBlock, place=Py_ssize_t, at=Py_ssize_t)
     cpdef Py_ssize_t insert(self, u64 ms, u64 seq, u64 owner, u64 time, u64 count) except -2
-    @cython.locals(block=PendingBlock)
     cpdef change(self, Py_ssize_t at, u64 owner, u64 time, u64 count)
     @cython.locals(block=PendingBlock, kept=list, last=PendingBlock)
     cpdef Py_ssize_t remove_owner(self, u64 owner) except -1

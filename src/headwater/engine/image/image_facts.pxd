@@ -3,7 +3,6 @@ from cpython cimport array
 from headwater.engine.entries.entry_block cimport EntryBlock
 from headwater.engine.facts.facts cimport FactBuffer
 from headwater.engine.groups.pending_block cimport PendingBlock
-from headwater.engine.bodies.sealed_block cimport SealedBlock
 from headwater.native.memory_c cimport put_u8, put_u32, put_u64, put_words
 from headwater.native.packing_c cimport pack_ids, pack_rows
 
@@ -12,19 +11,14 @@ from headwater.native.packing_c cimport pack_ids, pack_rows
 cdef class ImageFacts:
     cdef public FactBuffer facts
 
-    @cython.locals(data=bytearray)
     cpdef image_begun(self, long long next_sid, long long next_gid)
     cpdef image_ended(self)
-    @cython.locals(data=bytearray)
     cpdef key_numbers(self, int db, Py_ssize_t first, unsigned long long next_number, array.array numbers)
-    @cython.locals(data=bytearray)
     cpdef raw_block(self, Py_ssize_t sid, Py_ssize_t number, EntryBlock block)
-    @cython.locals(packed=SealedBlock)
     cpdef sealed_block(
         self, Py_ssize_t sid, Py_ssize_t number, EntryBlock block, str codec, bytes wire,
         Py_ssize_t size,
     )
-    @cython.locals(packed=SealedBlock, data=bytearray)
     cpdef stored_block(self, Py_ssize_t sid, Py_ssize_t number, EntryBlock block)
     cpdef shared_block(self, Py_ssize_t sid, Py_ssize_t number)
     @cython.locals(data=bytearray, block=PendingBlock)
@@ -33,13 +27,10 @@ cdef class ImageFacts:
     cpdef order(self, Py_ssize_t gid, array.array times, array.array ids, array.array counts)
     cpdef unowned(self, Py_ssize_t gid, array.array words)
     cpdef delays(self, Py_ssize_t gid, array.array words)
-    @cython.locals(data=bytearray)
     cdef _begin(self, int kind, Py_ssize_t number)
-    @cython.locals(data=bytearray, value=Py_ssize_t)
     cdef _block(
         self, int kind, Py_ssize_t sid, Py_ssize_t number, EntryBlock block, Py_ssize_t entries,
         bytes ids,
     )
     cdef _text(self, text)
-    @cython.locals(data=bytearray)
     cdef _counted(self, array.array words, Py_ssize_t each)

@@ -29,7 +29,6 @@ cdef class NodeRun:
     cpdef bytes names_of(self, Py_ssize_t node)
     @cython.locals(packed=Py_ssize_t, names=Py_ssize_t, before=Py_ssize_t)
     cpdef Py_ssize_t book(self) except? -1
-    @cython.locals(made=NodeRun)
     cpdef NodeRun opened(self)
     @cython.locals(words=array.array)
     cpdef array.array unpacked(self)
@@ -42,6 +41,11 @@ cdef class NodeRun:
     cpdef int leave(self, Py_ssize_t node, Py_ssize_t entries) except -1
     cpdef int remove(self, Py_ssize_t first, Py_ssize_t end) except -1
 
+
+@cython.locals(middle=Py_ssize_t, at=Py_ssize_t, found=u64)
+cpdef Py_ssize_t find_node(
+    array.array words, Py_ssize_t low, Py_ssize_t high, u64 ms, u64 seq
+) except -1
 
 cpdef object shared_names(list names)
 

@@ -137,6 +137,20 @@ class NodeRun:
         self.sum_up()
 
 
+def find_node(words: array[int], low: int, high: int, ms: int, seq: int) -> int:
+    """Return the first of the nodes ``low`` to ``high`` in ``words`` whose last id is at or after ``ms-seq``, or
+    ``high``."""
+    while low < high:
+        middle = (low + high) // 2
+        at = middle * NODE_WORDS + LAST_MS
+        found = word_at(words, at)
+        if found < ms or (found == ms and word_at(words, at + 1) < seq):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 def shared_names(names: list[bytes]) -> bytes | tuple[bytes, ...]:
     """Return the ``names`` of a run whose nodes have these names."""
     first = names[0]

@@ -2,7 +2,7 @@ cimport cython
 from cpython cimport array
 from headwater.engine.redis_nodes.entry_fields cimport field_names
 from headwater.engine.accounts.memory_account cimport MemoryAccount
-from headwater.engine.redis_nodes.node_runs cimport NodeRun, count_radix_tree, shared_names
+from headwater.engine.redis_nodes.node_runs cimport NodeRun, count_radix_tree, find_node, shared_names
 from headwater.engine.redis_nodes.packed_nodes cimport PackedNodes
 from headwater.engine.accounts.weights_c cimport grow, integer_bytes, weigh
 from headwater.native.memory_c cimport prefetch_end, push_word, set_word, u64, word_at
@@ -55,17 +55,10 @@ cdef class NodeIndex:
     ) except -1
     @cython.locals(words=array.array, newest=Py_ssize_t, last=Py_ssize_t)
     cdef int _open(self, u64 ms, u64 seq, bytes names, u64 size) except -1
-    @cython.locals(found=Weighing)
     cdef Weighing _weigh(self, bytearray wire, Py_ssize_t start, Py_ssize_t end)
-    @cython.locals(
-        words=array.array, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, at=Py_ssize_t,
-        found=u64,
-    )
-    cdef Py_ssize_t _node_of(self, u64 ms, u64 seq) except -1
     @cython.locals(newest=NodeRun)
     cdef bint _is_packed(self, u64 ms, u64 seq) except -1
     @cython.locals(first=Py_ssize_t, end=Py_ssize_t)
     cdef int _pack(self) except -1
-    @cython.locals(run=NodeRun)
     cdef int _unpack(self) except -1
     cdef int _leave(self, Py_ssize_t nodes) except -1

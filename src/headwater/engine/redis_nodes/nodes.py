@@ -43,6 +43,7 @@ from headwater.engine.redis_nodes.node_runs import (
     RUN_NODES,
     NodeRun,
     count_radix_tree,
+    find_node,
     shared_names,
 )
 from headwater.engine.redis_nodes.packed_nodes import PackedNodes
@@ -286,7 +287,7 @@ class NodeIndex:
             self.packed.drop(ms, seq, stays)
             self.book()
             return
-        node = self._node_of(ms, seq)
+        node = find_node(self._words, self.gone, len(self.names) - 1, ms, seq) - self.gone
         at = self._at(node)
         self._words[at + LIVE] -= 1
         if self._words[at + LIVE] == 0 and not stays:
@@ -359,17 +360,3 @@ class NodeIndex:
         """Return the number of nodes of the compressed radix tree that Redis would have (XINFO)."""
         newest = NodeRun(self._words[self.gone * NODE_WORDS :], b"")
         return count_radix_tree([] if self.packed is None else self.packed.closed(), newest)
-
-    def _node_of(self, ms: int, seq: int) -> int:
-        """Return the node that ``ms-seq`` was added to, by its number among those that are not packed."""
-        words = self._words
-        low, high = 0, len(self.names) - self.gone - 1
-        while low < high:
-            middle = (low + high) // 2
-            at = self._at(middle) + LAST_MS
-            found = word_at(words, at)
-            if found < ms or (found == ms and word_at(words, at + 1) < seq):
-                low = middle + 1
-            else:
-                high = middle
-        return low

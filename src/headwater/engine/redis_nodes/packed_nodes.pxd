@@ -1,6 +1,6 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.redis_nodes.node_runs cimport NodeRun
+from headwater.engine.redis_nodes.node_runs cimport NodeRun, find_node
 from headwater.native.memory_c cimport u64, word_at
 
 cdef Py_ssize_t LAST_MS, LAST_SEQ, LIVE, NODE_WORDS
@@ -15,13 +15,9 @@ cdef class PackedNodes:
     cdef Py_ssize_t _at
     cdef Py_ssize_t _before
 
-    @cython.locals(made=PackedNodes)
     cpdef PackedNodes copy(self)
-    @cython.locals(run=NodeRun)
     cpdef NodeRun run_at(self, Py_ssize_t node)
-    @cython.locals(run=NodeRun)
     cpdef u64 word(self, Py_ssize_t node, Py_ssize_t which) except? 0
-    @cython.locals(run=NodeRun)
     cpdef bytes names_of(self, Py_ssize_t node)
     @cython.locals(run=NodeRun, begin=Py_ssize_t, stop=Py_ssize_t, words=array.array)
     cpdef tuple part(self, Py_ssize_t first, Py_ssize_t end)
@@ -49,9 +45,3 @@ cdef class PackedNodes:
     @cython.locals(run=NodeRun)
     cdef NodeRun _opened(self, Py_ssize_t at)
     cdef int _close(self) except -1
-
-
-@cython.locals(
-    words=array.array, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, at=Py_ssize_t, found=u64
-)
-cdef Py_ssize_t _node_of(NodeRun run, u64 ms, u64 seq) except -1

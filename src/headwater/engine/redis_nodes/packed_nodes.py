@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 
 from headwater.engine.accounts.weights import LAST_MS, LIVE, NODE_WORDS
-from headwater.engine.redis_nodes.node_runs import NodeRun
+from headwater.engine.redis_nodes.node_runs import NodeRun, find_node
 
 try:
     import cython
@@ -100,8 +100,8 @@ class PackedNodes:
         """Remove a live entry, as `NodeIndex.drop` does."""
         at = self._run_of(ms, seq)
         run = self._opened(at)
-        node = _node_of(run, ms, seq)
         assert run.words is not None
+        node = find_node(run.words, 0, run.count - 1, ms, seq)
         run.leave(node, 1)
         if not word_at(run.words, node * NODE_WORDS + LIVE) and not stays:
             self._remove(at, node, node + 1)
@@ -121,8 +121,9 @@ class PackedNodes:
     def _trim_first(self, ms: int, seq: int, gone: int) -> int:
         """Trim the first run, which does not end before ``ms-seq``."""
         run = self._opened(0)
-        words, end = run.words, _node_of(run, ms, seq)
+        words = run.words
         assert words is not None
+        end = find_node(words, 0, run.count - 1, ms, seq)
         for node in range(end):
             gone -= word_at(words, node * NODE_WORDS + LIVE)
         last = end * NODE_WORDS + LAST_MS
@@ -193,19 +194,3 @@ class PackedNodes:
             self._open.pack()
             self.size += self._open.book()
             self._open = None
-
-
-def _node_of(run: NodeRun, ms: int, seq: int) -> int:
-    """Return the first node of an open run whose last id is at or after ``ms-seq``, or the last node."""
-    words = run.words
-    assert words is not None
-    low, high = 0, run.count - 1
-    while low < high:
-        middle = (low + high) // 2
-        at = middle * NODE_WORDS + LAST_MS
-        found = word_at(words, at)
-        if found < ms or (found == ms and word_at(words, at + 1) < seq):
-            low = middle + 1
-        else:
-            high = middle
-    return low

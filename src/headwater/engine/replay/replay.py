@@ -30,23 +30,12 @@ except ImportError:
 if not cython.compiled:  # memory_c.pxd has it in C
     from headwater.native.memory import word_at
 
-KINDS = frozenset({*STEPS, 0x20, 0x21, 0x22, 0x40, 0x41, 0x42, 0x43})
-"""The kinds of facts that a journal contains."""
-
 _ALL = sys.maxsize
 
 _LEAST_IMAGE_KIND = min(IMAGE_KINDS)
 
 _KEPT_BYTES = 1024 * 1024
 """Maximum size of an entry's fields, in bytes, up to which their buffer is kept after they were appended."""
-
-
-def apply(keyspace: Keyspace, facts: memoryview, now_ms: int) -> None:
-    """Repeat the changes that ``facts``, the body of a record group of the time ``now_ms``, describe.
-
-    Raises `ValueError` for a kind that this version does not know and for an incomplete fact.
-    """
-    Replay(keyspace).apply(facts, now_ms)
 
 
 class Replay:
@@ -73,7 +62,8 @@ class Replay:
         self._group: ConsumerGroup | None = None
 
     def apply(self, facts: memoryview, now_ms: int) -> None:
-        """Repeat the changes of one record group of the time ``now_ms``. Raises as the function `apply`."""
+        """Repeat the changes of one record group of the time ``now_ms``. Raises `ValueError` for a kind that this
+        version does not know and for an incomplete fact."""
         self.begin(facts, now_ms)
         self._apply_group()
 
@@ -81,8 +71,7 @@ class Replay:
         self, data: memoryview, starts: array[int], ends: array[int], times: array[int], first: int
     ) -> None:
         """Repeat the changes of the record groups number ``first`` and later, in order. The facts of number n
-        are the bytes of ``data`` from ``starts[n]`` to ``ends[n]``-1, its time is ``times[n]``. Raises as the
-        function `apply`."""
+        are the bytes of ``data`` from ``starts[n]`` to ``ends[n]``-1, its time is ``times[n]``. Raises as `apply`."""
         self._forget()
         self._reader.attach(data)
         for number in range(first, len(starts)):

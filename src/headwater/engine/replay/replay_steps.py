@@ -1,21 +1,19 @@
 """Applies the facts that are not written for every message: one function for each kind.
 
-Each calls the mutator that wrote the fact. `headwater.engine.replay.replay` has the other kinds.
+Each calls the mutator that wrote the fact, and is named as `headwater journal dump` names the fact.
+`headwater.engine.replay.replay` has the other kinds.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headwater.engine.accounts.value_account import places_of
 from headwater.engine.facts.fact_reader import FactReader
 from headwater.engine.facts.facts import ALL_DATABASES
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.tier.storing import RECORD_BYTES, UnreadBlob, decode_record
-
-if TYPE_CHECKING:
-    from headwater.engine.keyspace.keyspace import Keyspace
 
 
 def _stream_created(keyspace: Keyspace, reader: FactReader) -> None:
@@ -34,7 +32,7 @@ def _hash_set(keyspace: Keyspace, reader: FactReader) -> None:
     keyspace.databases[db].set_fields(key, pairs)
 
 
-def _hash_deleted(keyspace: Keyspace, reader: FactReader) -> None:
+def _hash_fields_deleted(keyspace: Keyspace, reader: FactReader) -> None:
     db, key = reader.take_u8(), reader.take_text()
     keyspace.databases[db].delete_fields(key, reader.take_texts())
 
@@ -67,12 +65,12 @@ def _list_popped(keyspace: Keyspace, reader: FactReader) -> None:
     keyspace.databases[db].pop(key, reader.take_u32(), left=bool(left))
 
 
-def _set_added(keyspace: Keyspace, reader: FactReader) -> None:
+def _set_members_added(keyspace: Keyspace, reader: FactReader) -> None:
     db, key = reader.take_u8(), reader.take_text()
     keyspace.databases[db].add_members(key, reader.take_texts())
 
 
-def _set_removed(keyspace: Keyspace, reader: FactReader) -> None:
+def _set_members_removed(keyspace: Keyspace, reader: FactReader) -> None:
     db, key = reader.take_u8(), reader.take_text()
     keyspace.databases[db].remove_members(key, reader.take_texts())
 
@@ -104,12 +102,12 @@ def _string_written(keyspace: Keyspace, reader: FactReader) -> None:
     keyspace.databases[db].write_string(key, at, reader.take_text())
 
 
-def _list_set(keyspace: Keyspace, reader: FactReader) -> None:
+def _list_element_set(keyspace: Keyspace, reader: FactReader) -> None:
     db, key, index = reader.take_u8(), reader.take_text(), reader.take_u32()
     keyspace.databases[db].set_element(key, index, reader.take_text())
 
 
-def _list_removed(keyspace: Keyspace, reader: FactReader) -> None:
+def _list_elements_removed(keyspace: Keyspace, reader: FactReader) -> None:
     db, key, left = reader.take_u8(), reader.take_text(), reader.take_u8()
     count, text = reader.take_u32(), reader.take_text()
     value = keyspace.databases[db].values[key]
@@ -118,7 +116,7 @@ def _list_removed(keyspace: Keyspace, reader: FactReader) -> None:
     keyspace.databases[db].remove_elements(key, text, places, left=bool(left))
 
 
-def _stream_set_id(keyspace: Keyspace, reader: FactReader) -> None:
+def _stream_id_set(keyspace: Keyspace, reader: FactReader) -> None:
     stream = keyspace.streams[reader.take_u32()]
     last, added, deleted = reader.take_id(), reader.take_u64(), reader.take_id()
     for blob in keyspace.unread_blobs:
@@ -188,7 +186,7 @@ def _group_destroyed(keyspace: Keyspace, reader: FactReader) -> None:
     keyspace.streams[group.stream.sid].destroy_group(group.name)
 
 
-def _group_set_id(keyspace: Keyspace, reader: FactReader) -> None:
+def _group_id_set(keyspace: Keyspace, reader: FactReader) -> None:
     group = keyspace.groups[reader.take_u32()]
     ms, seq, read = reader.take_u64(), reader.take_u64(), reader.take_i64()
     group.set_id(ms, seq, read)
@@ -222,27 +220,27 @@ def _came_due(keyspace: Keyspace, reader: FactReader) -> None:
     group.end_delay(reader.take_words(2 * count))
 
 
-Step = Callable[["Keyspace", FactReader], None]
+Step = Callable[[Keyspace, FactReader], None]
 
 STEPS: dict[int, Step] = {
     0x10: _stream_created,
     0x11: _string_set,
     0x12: _hash_set,
-    0x13: _hash_deleted,
+    0x13: _hash_fields_deleted,
     0x14: _key_deleted,
     0x15: _expiry_set,
     0x16: _flushed,
     0x17: _list_pushed,
     0x18: _list_popped,
-    0x19: _set_added,
-    0x1A: _set_removed,
+    0x19: _set_members_added,
+    0x1A: _set_members_removed,
     0x1B: _key_renamed,
     0x1C: _key_copied,
     0x1D: _databases_swapped,
     0x60: _string_written,
-    0x61: _list_set,
-    0x62: _list_removed,
-    0x23: _stream_set_id,
+    0x61: _list_element_set,
+    0x62: _list_elements_removed,
+    0x23: _stream_id_set,
     0x24: _stream_configured,
     0x25: _iid_recorded,
     0x26: _iids_expired,
@@ -251,7 +249,7 @@ STEPS: dict[int, Step] = {
     0x29: _stored,
     0x30: _group_created,
     0x31: _group_destroyed,
-    0x32: _group_set_id,
+    0x32: _group_id_set,
     0x33: _consumer_created,
     0x34: _consumer_deleted,
     0x35: _consumer_seen,

@@ -2,7 +2,6 @@ cimport cython
 from cpython cimport array
 from headwater.engine.groups.delivery_order cimport DeliveryOrder
 from headwater.engine.entries.entry_block cimport EntryBlock
-from headwater.engine.entries.entry_log cimport EntryLog
 from headwater.engine.facts.fact_reader cimport FactReader
 from headwater.engine.groups.consumer cimport GroupConsumer
 from headwater.engine.groups.group cimport ConsumerGroup
@@ -55,7 +54,6 @@ cdef class Restoring:
     @cython.locals(number=Py_ssize_t, block=EntryBlock)
     cdef _shared_block(self, StoredStream stream, FactReader reader)
     cdef _check_order(self, StoredStream stream, tuple first)
-    @cython.locals(log=EntryLog)
     cdef _place(self, StoredStream stream, EntryBlock block, Py_ssize_t number)
     cdef str _codec(self, bytes name)
     @cython.locals(pel=PendingList, block=PendingBlock, count=Py_ssize_t)

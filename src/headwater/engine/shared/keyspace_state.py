@@ -7,15 +7,13 @@ This avoids an import cycle.
 from __future__ import annotations
 
 from heapq import heapify, heappush
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from headwater.engine.accounts.memory_account import MemoryAccount
 from headwater.engine.facts.facts import FactBuffer
 from headwater.engine.redis_nodes.nodes import Weighing
 from headwater.engine.tier.sealing import Sealing
-
-if TYPE_CHECKING:
-    from headwater.engine.tier.storing import UnreadBlob
+from headwater.engine.tier.storing import UnreadBlob
 
 _STALE_NOTES = 64
 

@@ -8,16 +8,12 @@ Rule 2. The numbers of a copied stream and its groups are arguments, because the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headwater.engine.facts.facts import FactBuffer
 from headwater.engine.groups.consumer import GroupConsumer
 from headwater.engine.groups.group import ConsumerGroup
+from headwater.engine.shared.keyspace_state import KeyspaceState
+from headwater.engine.shared.signals import KeySignals
 from headwater.engine.streams.stream import StoredStream
-
-if TYPE_CHECKING:
-    from headwater.engine.facts.facts import FactBuffer
-    from headwater.engine.shared.keyspace_state import KeyspaceState
-    from headwater.engine.shared.signals import KeySignals
 
 PREFIX_BYTES = 256
 """Number of free bytes in front of facts that `adopt_facts` takes over, for the header of their record group."""

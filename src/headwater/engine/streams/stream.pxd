@@ -1,6 +1,5 @@
 cimport cython
 from cpython cimport array
-from headwater.engine.facts.facts cimport FactBuffer
 from headwater.engine.shared.history cimport StreamHistory
 from headwater.engine.redis_nodes.nodes cimport NodeIndex
 from headwater.native.memory_c cimport offset_at, u64, word_at
@@ -16,7 +15,6 @@ cdef class StoredStream(StreamHistory):
     cdef public object idempotency
 
     cpdef int expect_entry(self) except -1
-    @cython.locals(facts=FactBuffer)
     cpdef int append_part(
         self, u64 ms, u64 seq, bytearray wire, Py_ssize_t start, Py_ssize_t end, Py_ssize_t pairs,
         bint opens_node,

@@ -182,7 +182,10 @@ class Sealing(BlockAccount):
         position of the stored body, None if it was not stored. Return whether the block is stored now."""
         self._in_jobs -= job.booked
         block, packed = job.block, job.packed
-        if not self.is_current(job):
+        current = block.data is job.data and block.books == HOT
+        if packed is not None:
+            current = block.packed is packed
+        if not current:
             if block.books == HOT:
                 self.enqueue_coldest(block)  # It was compacted meanwhile.
             return False
@@ -201,13 +204,6 @@ class Sealing(BlockAccount):
             block.pack(made)
             self.sealed_count += 1
         return False
-
-    def is_current(self, job: CompressionJob) -> bool:
-        """Return whether the block of a job still has the bytes of the job."""
-        block = job.block
-        if job.packed is not None:
-            return block.packed is job.packed
-        return block.data is job.data and block.books == HOT
 
     def help(self, most: int) -> None:
         """Compress up to ``most`` blocks now if the threads that do so lag behind."""

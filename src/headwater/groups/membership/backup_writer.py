@@ -35,7 +35,7 @@ from headwater.groups.protocol.operation import (
     Word,
     accepted,
     executed,
-    mapping,
+    group_row,
     server_ms,
 )
 from headwater.messages.keys import SIGN_CONSUMER, group_backup_key
@@ -117,7 +117,7 @@ class BackupWriter:
                 written=False, set_back_ms=0, again_ms=TAKEN_OVER_MS - max(0, now - before)
             )
         quiet = self._quiet is not None and before == self._wrote_at and signed == b"1"
-        if quiet and _group(replies[1], member.group) == self._quiet:
+        if quiet and group_row(replies[1], member.group) == self._quiet:
             accepted((yield [["HSET", key, "at", now]])[0])
             self._wrote_at = now
             return Round(written=True, set_back_ms=set_back)
@@ -174,7 +174,7 @@ class BackupWriter:
             ["EXEC"],
         ]
         groups, summary, pending, *delayed = executed(replies)
-        mine = _group(accepted(groups), member.group)
+        mine = group_row(accepted(groups), member.group)
         if mine is None:
             return None
         last = StreamID.parse(mine[b"last-delivered-id"])
@@ -244,10 +244,3 @@ def _as_lua(word: object) -> bytes:
     if isinstance(word, bytes):
         return word
     return b"false" if word is None else str(word).encode()
-
-
-def _group(reply: Any, name: str) -> dict[bytes, Any] | None:
-    """Return the row of a group in the reply to XINFO GROUPS; None if it does not list the group, or was refused."""
-    if isinstance(reply, Refused):
-        return None
-    return next((one for one in map(mapping, reply) if one[b"name"] == name.encode()), None)

@@ -69,11 +69,6 @@ class LeaseThread:
     def stopped(self) -> bool:
         return self._stopped
 
-    @property
-    def alive(self) -> bool:
-        """True while the thread runs."""
-        return self._thread.is_alive()
-
     def join(self, seconds: float) -> None:
         """Wait at most ``seconds`` until the thread has closed its connection: it may be stuck in a
         command."""

@@ -19,11 +19,12 @@ from headwater.groups.protocol.operation import (
     Word,
     accepted,
     executed,
+    group_row,
     mapping,
     server_ms,
 )
 from headwater.groups.protocol.scripts import RETIRE
-from headwater.messages.keys import delays_key, due_key, group_backup_key, group_settings_key
+from headwater.messages.keys import delays_key, group_backup_key, group_settings_key
 
 CLAIM_AFTER_FIELD = "claim_after_ms"
 
@@ -88,8 +89,7 @@ class Member:
     @cached_property
     def claim_keys(self) -> list[str]:
         """Keys that the claiming scripts of a group touch."""
-        former = due_key(self.stream, self.group)
-        return [*self.keys, former, group_settings_key(self.stream, self.group)]
+        return [*self.keys, group_settings_key(self.stream, self.group)]
 
     @cached_property
     def who(self) -> list[str | int]:
@@ -116,7 +116,7 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
     announced, mark = accepted(replies[1])
     now = _now_ms(replies[2])
     # Only a worker that creates the group needs the permission to do so.
-    if not _has_group(replies[0], member.group):
+    if group_row(replies[0], member.group) is None:
         if now is not None and 0 <= now - _number(replies[3]) < SEEN_MS:
             # The group vanished a moment ago under running workers: continue where they were.
             found = f"{member.consumer}:{now}"
@@ -178,7 +178,7 @@ def rejoin(
         ["HMGET", backup_key, *FIELDS],
         ["HGET", _settings(member), MARK_FIELD],
     ]
-    there = _group(replies[1], member.group)
+    there = group_row(replies[1], member.group)
     if there is not None and not replaced:
         kept = yield from _register(member, unsettled)
         return Remade(MIN_ID, kept, accepted(replies[4]), made=False)
@@ -307,18 +307,6 @@ def _created(reply: object) -> None:
 
 def _settings(member: Member) -> str:
     return group_settings_key(member.stream, member.group)
-
-
-def _has_group(reply: Any, group: str) -> bool:
-    """Return whether XINFO GROUPS lists the group; False if the stream is missing, or XINFO is forbidden."""
-    return _group(reply, group) is not None
-
-
-def _group(reply: Any, name: str) -> dict[bytes, Any] | None:
-    """Return the group of this name from the reply to XINFO GROUPS."""
-    if isinstance(reply, Refused):
-        return None
-    return next((one for one in map(mapping, reply) if one[b"name"] == name.encode()), None)
 
 
 def _now_ms(reply: Any) -> int | None:

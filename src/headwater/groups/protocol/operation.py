@@ -127,6 +127,13 @@ def mapping(reply: Any) -> dict[bytes, Any]:
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
+def group_row(reply: Any, name: str) -> dict[bytes, Any] | None:
+    """Return the row of a group in the reply to XINFO GROUPS; None if it does not list the group, or was refused."""
+    if isinstance(reply, Refused):
+        return None
+    return next((one for one in map(mapping, reply) if one[b"name"] == bytes_of(name)), None)
+
+
 # --- drivers --------------------------------------------------------------------------------------
 
 

@@ -40,16 +40,12 @@ end
 _CLAIMING = (
     _PROLOGUE
     + """
-local due, settings = KEYS[3], KEYS[4]
-local former = redis.call('EXISTS', due) == 1
+local settings = KEYS[3]
 local found, gone = {}, {}
 local function take(row)
   local id = row[1]
   local claimed = redis.call('XCLAIM', stream, group, consumer, 0, id)[1]
-  if row[2] == 'hw.parked' then
-    redis.call('ZREM', delays, id)
-    if former then redis.call('HDEL', due, id) end
-  end
+  if row[2] == 'hw.parked' then redis.call('ZREM', delays, id) end
   if claimed then
     found[#found + 1] = {claimed[1], claimed[2], row[2], row[3], row[4]}
   else
@@ -218,9 +214,8 @@ return {(taken >= limit or size >= most) and 1 or 0, following, refused}
 CLAIM = Script(
     _CLAIMING
     + """
--- Claim due entries, and those of consumers that have been silent for claim_after. KEYS[3] the hash of due
--- times that earlier versions wrote, KEYS[4] the group's settings. ARGV[4] most entries to claim,
--- [5] milliseconds between two sweeps.
+-- Claim due entries, and those of consumers that have been silent for claim_after. KEYS[3] the group's settings.
+-- ARGV[4] most entries to claim, [5] milliseconds between two sweeps.
 -- Returns milliseconds until the next delayed entry is due or -1, 1 if there is more to claim now, 1 if the
 -- caller must sweep, {{id, fields, former owner, idle, count}, …}, ids that are gone from the stream.
 local limit, every = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -233,7 +228,6 @@ for _, id in ipairs(ids) do
     take(row)
   else
     redis.call('ZREM', delays, id)
-    if former then redis.call('HDEL', due, id) end
   end
 end
 local parked = 0
@@ -269,12 +263,12 @@ SWEEP = Script(
     _CLAIMING
     + """
 -- One step over the whole pending entries list, for entries that CLAIM does not find: those that an active
--- consumer never renews, and those that an earlier version parked. ARGV[4] where to continue, [5] most
--- entries to claim, [6] most rows to examine, [7] cursor of the former hash's sweep.
--- Returns the next place ('' at the end), the next cursor, claimed and gone entries as CLAIM does.
+-- consumer never renews, and parked ones without a due time, as in a group that was restored. ARGV[4] where to
+-- continue, [5] most entries to claim, [6] most rows to examine.
+-- Returns the next place ('' at the end), claimed and gone entries as CLAIM does.
 local limit, scan = tonumber(ARGV[5]), tonumber(ARGV[6])
 local rows = redis.call('XPENDING', stream, group, ARGV[4], '+', scan)
-local place, cursor = '', '0'
+local place = ''
 if #rows == scan then place = '(' .. rows[#rows][1] end
 for i, row in ipairs(rows) do
   local id = row[1]
@@ -282,19 +276,10 @@ for i, row in ipairs(rows) do
     if #found == limit then place = i == 1 and ARGV[4] or '(' .. rows[i - 1][1] break end
     take(row)
   elseif row[2] == 'hw.parked' and not redis.call('ZSCORE', delays, id) then
-    local at = former and redis.call('HGET', due, id)
-    redis.call('ZADD', delays, at or whole(now + math.max(0, claim_after - row[3])), id)
+    redis.call('ZADD', delays, whole(now + math.max(0, claim_after - row[3])), id)
   end
 end
-if former then
-  local page = redis.call('HSCAN', due, ARGV[7], 'COUNT', 50)
-  cursor = page[1]
-  for i = 1, #page[2], 2 do
-    local id = page[2][i]
-    if not redis.call('XPENDING', stream, group, id, id, 1)[1] then redis.call('HDEL', due, id) end
-  end
-end
-return {place, cursor, found, gone}
+return {place, found, gone}
 """
 )
 

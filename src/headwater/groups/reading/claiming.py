@@ -82,9 +82,7 @@ class MemberReader:
         self._gone = gone
         self._looks_for_gone = looks_for_gone
         self._place = "-"
-        """Id at which the sweep continues; "" if no sweep runs. A new reader begins with a sweep, because an
-        earlier version may have parked entries in another way."""
-        self._cursor = "0"
+        """Id at which the sweep continues; "" if no sweep runs. A new reader begins with a sweep."""
         self._more = False
         self._pass_at = 0.0
         self._expected = inf
@@ -93,11 +91,6 @@ class MemberReader:
         """Time at which the last read returns at the latest, if the server does not wake it for a claim."""
         self._sweep_at = 0.0
         self._looked_to = b"-"
-
-    @property
-    def claim_interval_ms(self) -> int:
-        """Maximum delay of a claim, in milliseconds, if the server does not wake a reader for it."""
-        return claim_interval_ms(self.member)
 
     @property
     def late(self) -> bool:
@@ -242,13 +235,13 @@ class MemberReader:
         ]
 
     def _sweep(self, limit: int) -> Operation[list[Any]]:
-        step: list[Word] = [*self.member.who, self._place, limit, SCAN_ROWS, self._cursor]
+        step: list[Word] = [*self.member.who, self._place, limit, SCAN_ROWS]
         swept = yield from _unless_moving(SWEEP.call(self.member.claim_keys, step))
         if swept is None:
             return []
-        place, cursor, rows, gone = swept
+        place, rows, gone = swept
         self._report(gone)
-        self._place, self._cursor = place.decode(), cursor.decode()
+        self._place = place.decode()
         found: list[Any] = rows
         return found
 

@@ -28,7 +28,7 @@ from headwater.groups.protocol.operation import (
     Refused,
     accepted,
     executed,
-    mapping,
+    group_row,
     server_ms,
 )
 from headwater.groups.reading.claiming import Delivered, Gone, claim_interval_ms, drop_gone
@@ -133,11 +133,11 @@ def read_new(member: Member, *, limit: int) -> Operation[list[Delivered]]:
 def last_delivered(member: Member) -> Operation[bytes]:
     """Return the group's last-delivered id. Raises `GroupVanished` if the group is gone."""
     replies = yield [["XINFO", "GROUPS", member.stream]]
-    for one in map(mapping, accepted(replies[0])):
-        if one[b"name"] == member.group.encode():
-            found: bytes = one[b"last-delivered-id"]
-            return found
-    raise GroupVanished(f"NOGROUP no group {member.group!r} of {member.stream!r}", "NOGROUP")
+    mine = group_row(accepted(replies[0]), member.group)
+    if mine is None:
+        raise GroupVanished(f"NOGROUP no group {member.group!r} of {member.stream!r}", "NOGROUP")
+    found: bytes = mine[b"last-delivered-id"]
+    return found
 
 
 def wait_for_new(member: Member, seen: bytes, *, block_ms: int) -> Operation[None]:

@@ -28,7 +28,6 @@ from headwater.groups.reports.limited import read_limited
 from headwater.messages.keys import (
     PARKED_CONSUMER,
     delays_key,
-    due_key,
     group_backup_key,
     group_settings_key,
     later_key,
@@ -256,18 +255,13 @@ def deliveries(
 def _parked(
     stream: str, group: str, ids: Sequence[bytes], now_ms: int
 ) -> Operation[dict[bytes, int]]:
-    """Return id → milliseconds until it is due, on Redis and Valkey. A sorted set has the due times; earlier
-    versions wrote a hash."""
-    replies = yield [
-        ["ZMSCORE", delays_key(stream, group), *ids],
-        ["HMGET", due_key(stream, group), *ids],
-    ]
-    due = {}
-    for one, at, before in zip(ids, accepted(replies[0]), accepted(replies[1]), strict=True):
-        found = before if at is None else at
-        if found is not None:
-            due[one] = max(0, int(float(found)) - now_ms)
-    return due
+    """Return id → milliseconds until it is due, on Redis and Valkey."""
+    replies = yield [["ZMSCORE", delays_key(stream, group), *ids]]
+    return {
+        one: max(0, int(float(at)) - now_ms)
+        for one, at in zip(ids, accepted(replies[0]), strict=True)
+        if at is not None
+    }
 
 
 def _by_verbs(stream: str, group: str, ids: Sequence[bytes]) -> Operation[dict[bytes, int]]:

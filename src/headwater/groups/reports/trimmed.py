@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headwater.common.names import bytes_of
 from headwater.groups.membership.member import Member
-from headwater.groups.protocol.operation import Operation, Refused, accepted, mapping
+from headwater.groups.protocol.operation import Operation, Refused, accepted, group_row, mapping
 from headwater.messages.keys import group_settings_key
 
 COUNTED_FIELD = "lost_upto"
@@ -59,15 +58,15 @@ def _counters(stream: str, group: str) -> Operation[Unread | None]:
         ["XINFO", "GROUPS", stream],
         ["HGET", key, COUNTED_FIELD],
     ]
-    if isinstance(about, Refused) or isinstance(groups, Refused) or isinstance(counted, Refused):
+    if isinstance(about, Refused) or isinstance(counted, Refused):
         return None
     facts = mapping(about)
     added, gone = facts[b"entries-added"], facts[b"entries-added"] - facts[b"length"]
-    mine = [one for one in map(mapping, groups) if one[b"name"] == bytes_of(group)]
-    if not mine or mine[0][b"entries-read"] is None:
+    mine = group_row(groups, group)
+    if mine is None or mine[b"entries-read"] is None:
         return None
-    if counted is None and mine[0][b"last-delivered-id"] == b"0-0":
+    if counted is None and mine[b"last-delivered-id"] == b"0-0":
         return Unread(gone, gone, new=True)
     before = int(counted or 0)
     # The counters of a stream that was deleted and created again begin at 0.
-    return Unread(gone, max(mine[0][b"entries-read"], before if before <= added else 0))
+    return Unread(gone, max(mine[b"entries-read"], before if before <= added else 0))

@@ -62,10 +62,13 @@ def bury(
     return Settlement(id, How.ACK, additions=[Addition(destination, record)])
 
 
-def page(destination: str, *, after: str = "", count: int = PAGE) -> Operation[list[DeadLetter]]:
-    """Return up to ``count`` records after the one with id ``after``, oldest first."""
+def page(
+    destination: str, *, after: str = "", until: str = "+", count: int = PAGE
+) -> Operation[list[DeadLetter]]:
+    """Return up to ``count`` records after the one with id ``after``, oldest first. ``until`` is the last id that is
+    returned."""
     start = f"({after}" if after else "-"
-    replies = yield [["XRANGE", destination, start, "+", "COUNT", count]]
+    replies = yield [["XRANGE", destination, start, until, "COUNT", count]]
     return [parse_dead_letter(entry[0].decode(), entry[1]) for entry in accepted(replies[0]) or ()]
 
 

@@ -1,8 +1,9 @@
 cimport cython
 from cpython cimport array
-from headwater.journal.format.checksum_c cimport place_mask, view_byte, view_u32, view_u64
+from headwater.journal.format.checksum_c cimport place_mask
 from headwater.journal.format.records cimport whole_group
 from headwater.native.memory_c cimport push_word, u32, u64
+from headwater.native.views_c cimport view_u8, view_u32, view_u64
 
 cdef long long ENGINE_KINDS, GROUP_HEADER_BYTES, SYNCED_GROUP_BYTES
 cdef int _SYNCED_KIND

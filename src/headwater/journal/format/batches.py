@@ -36,9 +36,10 @@ try:
 except ImportError:
     from headwater import _cython as cython
 
-if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
-    from headwater.journal.format.checksum import place_mask, view_byte, view_u32, view_u64
+if not cython.compiled:  # the .pxd files have them in C
+    from headwater.journal.format.checksum import place_mask
     from headwater.native.memory import push_word
+    from headwater.native.views import view_u8, view_u32, view_u64
 
 BATCH_GROUPS = 4096
 PIECE_BYTES = 1024 * 1024
@@ -135,7 +136,7 @@ class GroupScanner:
             end = whole_group(data, offset, seed, turn, mask)
             if end == 0:
                 break
-            if view_byte(data, offset + GROUP_HEADER_BYTES) < ENGINE_KINDS:
+            if view_u8(data, offset + GROUP_HEADER_BYTES) < ENGINE_KINDS:
                 if not self._is_synced(offset, end):
                     result = FOREIGN
                     break
@@ -158,7 +159,7 @@ class GroupScanner:
         """Keep the content of the fact ``synced`` from ``offset`` to ``end``. Return False if it is another fact,
         or declares a later place of this file durable."""
         data, at = self.data, offset + GROUP_HEADER_BYTES
-        if end - offset != SYNCED_GROUP_BYTES or view_byte(data, at) != _SYNCED_KIND:
+        if end - offset != SYNCED_GROUP_BYTES or view_u8(data, at) != _SYNCED_KIND:
             return False
         number, synced = view_u64(data, at + 1), view_u64(data, at + 9)
         here = self.base + offset

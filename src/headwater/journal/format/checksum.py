@@ -30,23 +30,6 @@ def extend_view(crc: int, source: memoryview, start: int, end: int) -> int:
     return found
 
 
-def view_byte(source: memoryview, at: int) -> int:
-    """Return the byte at ``at``."""
-    return source[at]
-
-
-def view_u32(source: memoryview, at: int) -> int:
-    """Return the 32-bit little-endian number at ``at``."""
-    assert 0 <= at <= len(source) - 4
-    return int.from_bytes(source[at : at + 4], "little")
-
-
-def view_u64(source: memoryview, at: int) -> int:
-    """Return the 64-bit little-endian number at ``at``."""
-    assert 0 <= at <= len(source) - 8
-    return int.from_bytes(source[at : at + 8], "little")
-
-
 def place_mask(key: int, offset: int) -> int:
     """Return the 32-bit mask for the checksum of a group at ``offset`` of the file with this key.
 

@@ -69,7 +69,6 @@ cdef extern from *:
     u32 _crc "headwater_crc"(u32 crc, const char *at, size_t count) noexcept
     u32 place_mask "headwater_place"(u32 key, u64 offset) noexcept
     bint _bind "headwater_bind"(char *begin, size_t left, u32 key, u64 offset) noexcept
-    u32 _u32 "headwater_u32"(const unsigned char *at) noexcept
 
 
 cdef inline u32 extend(u32 crc, bytearray source, Py_ssize_t start, Py_ssize_t end) except? 0:
@@ -85,28 +84,6 @@ cdef inline u32 extend_view(u32 crc, source, Py_ssize_t start, Py_ssize_t end) e
     if not 0 <= start <= end <= view.len:
         beyond(b"beyond the view")
     return _crc(crc, <const char *>view.buf + start, end - start)
-
-
-cdef inline const unsigned char *_in_view(source, Py_ssize_t at, Py_ssize_t count) except NULL:
-    if not PyMemoryView_Check(source):
-        raise TypeError("not a memoryview")
-    view = PyMemoryView_GET_BUFFER(source)
-    if not 0 <= at <= view.len - count:
-        beyond(b"beyond the view")
-    return <const unsigned char *>view.buf + at
-
-
-cdef inline u32 view_byte(source, Py_ssize_t at) except? 0:
-    return _in_view(source, at, 1)[0]
-
-
-cdef inline u32 view_u32(source, Py_ssize_t at) except? 0:
-    return _u32(_in_view(source, at, 4))
-
-
-cdef inline u64 view_u64(source, Py_ssize_t at) except? 0:
-    found = _in_view(source, at, 8)
-    return <u64>_u32(found) | <u64>_u32(found + 4) << 32
 
 
 cdef inline int bind_groups(

@@ -81,25 +81,27 @@ class JournalFile(NamedTuple):
 
 def journal_numbers(files: Files) -> list[int]:
     """Return the numbers of all journal files, sorted."""
-    return _numbers(files, _NAME, file_name)
+    return numbers_in(files, _NAME, file_name)
 
 
 def past_numbers(files: Files) -> list[int]:
     """Return the numbers of all MANIFESTs that are kept, sorted."""
-    return sorted(_numbers(files, _PAST, past_name))
+    return sorted(numbers_in(files, _PAST, past_name))
 
 
 def image_numbers(files: Files, *, unfinished: bool = False) -> list[int]:
     """Return the numbers of all images, sorted; with ``unfinished``, also of those that are being written."""
-    found = _numbers(files, _IMAGE, image_name)
+    found = numbers_in(files, _IMAGE, image_name)
     if unfinished:
-        found += _numbers(files, _IMAGE, image_name, suffix=TEMPORARY_SUFFIX)
+        found += numbers_in(files, _IMAGE, image_name, suffix=TEMPORARY_SUFFIX)
     return sorted(found)
 
 
-def _numbers(
+def numbers_in(
     files: Files, pattern: re.Pattern[str], name: Callable[[int], str], suffix: str = ""
 ) -> list[int]:
+    """Return the numbers in the names of a directory that match ``pattern`` and have exactly the form of ``name``,
+    sorted; of those with ``suffix``, if given."""
     stems = [one.removesuffix(suffix) for one in files.names() if one.endswith(suffix)]
     numbers = [int(match[1]) for stem in stems if (match := pattern.fullmatch(stem))]
     return sorted(number for number in numbers if name(number) in stems)

@@ -1,6 +1,7 @@
 cimport cython
-from headwater.journal.format.checksum_c cimport extend, extend_view, place_mask, view_u32, view_u64
+from headwater.journal.format.checksum_c cimport extend, extend_view, place_mask
 from headwater.native.memory_c cimport append_bytes, resize, set_u32, set_u64, u32, u64
+from headwater.native.views_c cimport view_u32, view_u64
 
 cdef long long MAX_RECORD_GROUP_BYTES
 cdef bytes _BLANK

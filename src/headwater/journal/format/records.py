@@ -49,15 +49,10 @@ try:
 except ImportError:
     from headwater import _cython as cython
 
-if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
-    from headwater.journal.format.checksum import (
-        extend,
-        extend_view,
-        place_mask,
-        view_u32,
-        view_u64,
-    )
+if not cython.compiled:  # the .pxd files have them in C
+    from headwater.journal.format.checksum import extend, extend_view, place_mask
     from headwater.native.memory import append_bytes, resize, set_u32, set_u64
+    from headwater.native.views import view_u32, view_u64
 
 FORMAT_VERSION = 2
 """The version of new files. All versions from 1 on can be read."""
@@ -166,9 +161,14 @@ def file_key(number: int) -> int:
 
 def file_header(number: int, size: int, seed: int, *, version: int = FORMAT_VERSION) -> bytes:
     """Return the first 64 bytes of a journal file."""
+    return data_header(_FILE_KIND, _MAGIC, version, seed, number, size)
+
+
+def data_header(kind: int, magic: bytes, *values: int) -> bytes:
+    """Return the first 64 bytes of a data file with these values: version, seed, number, and one more."""
     buffer = bytearray()
     mark = begin_group(buffer)
-    buffer += _FILE.pack(_FILE_KIND, _MAGIC, version, seed, number, size)
+    buffer += _FILE.pack(kind, magic, *values)
     # Its checksum does not use the seed, which is known only after the header was read.
     seal_group(buffer, mark, 0, 0, 0)
     return bytes(buffer)
@@ -261,13 +261,17 @@ def flaw(
 
 def read_file_header(data: memoryview) -> FileHeader | None:
     """Return the header at the start of a file, or None if it is not valid."""
+    values = read_data_header(data, _FILE_KIND, _MAGIC)
+    return None if values is None else FileHeader(*values)
+
+
+def read_data_header(data: memoryview, kind: int, magic: bytes) -> tuple[int, int, int, int] | None:
+    """Return the values at the start of a data file of this kind; see `data_header`. None if they are not valid."""
     group = next(read_groups(data[:FILE_HEADER_BYTES], 0, seed=0), None)
     if group is None or len(group.facts) != _FILE.size:
         return None
-    kind, magic, version, seed, number, size = _FILE.unpack(group.facts)
-    if kind != _FILE_KIND or magic != _MAGIC:
-        return None
-    return FileHeader(version, seed, number, size)
+    found = _FILE.unpack(group.facts)
+    return found[2:] if found[:2] == (kind, magic.ljust(17, b"\0")) else None
 
 
 def read_synced(facts: memoryview) -> Synced | None:

@@ -29,6 +29,8 @@ from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     GROUP_HEADER_BYTES,
     begin_group,
+    data_header,
+    read_data_header,
     read_groups,
     seal_group,
 )
@@ -37,14 +39,11 @@ IMAGE_FORMAT = 1
 _KEYS = 1
 """Number of the key space of images; `records.file_key` uses 0."""
 
-_HEADER = Struct("<B17sHIQQ")
 _HEADER_KIND = 0x04
-_MAGIC = b"headwater image\0\0"
+_MAGIC = b"headwater image"
 _END = Struct("<BQQ")
 _END_KIND = 0x03
 END_GROUP_BYTES = GROUP_HEADER_BYTES + _END.size
-
-assert GROUP_HEADER_BYTES + _HEADER.size == FILE_HEADER_BYTES
 
 
 def image_key(number: int) -> int:
@@ -69,21 +68,8 @@ class ImageWriter:
         self._groups = 0
         self._end = FILE_HEADER_BYTES
         files.create(self._name, 0)
-        files.write(self._name, 0, self._header())
-
-    def _header(self) -> bytes:
-        buffer = bytearray()
-        mark = begin_group(buffer)
-        buffer += _HEADER.pack(
-            _HEADER_KIND, _MAGIC, IMAGE_FORMAT, self._seed, self._number, self._turn
-        )
-        seal_group(buffer, mark, 0, 0, 0)
-        return bytes(buffer)
-
-    @property
-    def size(self) -> int:
-        """Number of bytes that have been written."""
-        return self._end
+        header = data_header(_HEADER_KIND, _MAGIC, IMAGE_FORMAT, seed, number, turn)
+        files.write(self._name, 0, header)
 
     def write(self, facts: bytearray) -> None:
         """Write one group with these facts of the engine, at least one byte and at most
@@ -147,13 +133,10 @@ def read_image(files: Files, entry: ImageEntry, seed: int) -> Iterator[JournalBa
 
 
 def _check_header(files: Files, name: str, entry: ImageEntry, seed: int) -> None:
-    data = files.read(name, FILE_HEADER_BYTES)
-    group = next(read_groups(data, 0, seed=0), None)
-    if group is None or len(group.facts) != _HEADER.size:
+    header = read_data_header(files.read(name, FILE_HEADER_BYTES), _HEADER_KIND, _MAGIC)
+    if header is None:
         raise damaged_image(files, name, 0, "no header of an image")
-    kind, magic, version, its_seed, number, turn = _HEADER.unpack(group.facts)
-    if (kind, magic) != (_HEADER_KIND, _MAGIC):
-        raise damaged_image(files, name, 0, "no header of an image")
+    version, its_seed, number, turn = header
     if not 1 <= version <= IMAGE_FORMAT:
         raise StoreUnusable(
             f"{files.path(name)} has format {version}; this version of Headwater reads images up to format "

@@ -20,13 +20,14 @@ from __future__ import annotations
 import contextlib
 
 from headwater.journal.disk.files import Files
-from headwater.journal.format.names import TEMPORARY_SUFFIX, JournalFile
+from headwater.journal.format.names import JournalFile
 from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     FORMAT_VERSION,
     SYNCED_GROUP_BYTES,
     file_header,
 )
+from headwater.journal.format.replacing import replace_file
 from headwater.journal.images.catalog import Catalog
 
 FIRST_FILE_BYTES = 2 * 1024 * 1024
@@ -160,7 +161,6 @@ class Reserve:
         """Create a file, if at least ``left`` bytes are still free after that."""
         files = self._files
         file = JournalFile(number, size)
-        temporary = file.name + TEMPORARY_SUFFIX
         try:
             free = self._catalog.make_room(size + left)
             if free < size + left:
@@ -169,13 +169,8 @@ class Reserve:
                 self._lacking = max(self._lacking, size + left)
                 image = f", {left} for the next image," if left else ""
                 return f"{size} bytes are needed for the next file{image} and {free} are free"
-            files.create(temporary, size)
-            files.write(temporary, 0, file_header(number, size, self._seed))
-            files.sync(temporary)
-            files.rename(temporary, file.name)
+            replace_file(files, file.name, file_header(number, size, self._seed), size)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                files.remove(temporary)
             return _reason(error)
         try:
             files.sync_directory()

@@ -25,12 +25,12 @@ import os
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from struct import Struct
 
 from headwater.common.limits import SEGMENT_BYTES
 from headwater.engine.bodies.blobs import BlobPlace, blob_size
 from headwater.journal.disk.files import Files
-from headwater.journal.format.records import FILE_HEADER_BYTES, begin_group, seal_group
+from headwater.journal.format.names import numbers_in
+from headwater.journal.format.records import FILE_HEADER_BYTES, data_header
 from headwater.journal.segments.blobs import BlobHead, encode_blob, head_bytes
 
 SEGMENT_VERSION = 1
@@ -41,7 +41,6 @@ _JOIN_BYTES = 1024 * 1024
 """Parts of a blob up to this size are joined: copying them takes less time than further system calls."""
 
 _NAME = re.compile(r"segment-(\d{6,})")
-_FILE = Struct("<B17sHIQQ")
 _FILE_KIND = 0x08
 _MAGIC = b"headwater segment"
 
@@ -56,28 +55,14 @@ def segment_name(number: int) -> str:
     return f"segment-{number:06d}"
 
 
-def segment_number(name: str) -> int | None:
-    """Return the number of the segment with this name; None if it is not the name of a segment."""
-    match = _NAME.fullmatch(name)
-    number = int(match[1]) if match else None
-    return number if number is not None and segment_name(number) == name else None
-
-
 def segment_numbers(files: Files) -> list[int]:
     """Return the numbers of all segments of a directory, sorted."""
-    found = (segment_number(name) for name in files.names())
-    return sorted(number for number in found if number is not None)
+    return numbers_in(files, _NAME, segment_name)
 
 
 def segment_header(number: int, seed: int) -> bytes:
     """Return the first 64 bytes of a segment."""
-    buffer = bytearray()
-    mark = begin_group(buffer)
-    buffer += _FILE.pack(_FILE_KIND, _MAGIC, SEGMENT_VERSION, seed, number, 0)
-    # As in a journal file, the checksum does not use the seed.
-    seal_group(buffer, mark, 0, 0, 0)
-    assert len(buffer) == FILE_HEADER_BYTES
-    return bytes(buffer)
+    return data_header(_FILE_KIND, _MAGIC, SEGMENT_VERSION, seed, number, 0)
 
 
 class SegmentWriter:

@@ -8,16 +8,13 @@ rules of `headwater.commands.call`. Its declaration in the command table names i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, Wait
 from headwater.commands.functions import functions_of
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
-
-ServerFunction = Callable[[Call, "Session", "Services"], Wait | None]
+ServerFunction = Callable[[Call, Session, Services], Wait | None]
 
 SERVER_FUNCTIONS: dict[bytes, ServerFunction] = functions_of(
     "headwater.server.commands", on_session=True

@@ -6,27 +6,24 @@ Errors are Redis's (acl.c, aclCommand). Replies contain hashes of passwords, nev
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, shown
 from headwater.commands.dispatch import find_command
-from headwater.commands.help import write_help, wrong_arguments
+from headwater.commands.help import wrong_arguments
 from headwater.commands.table import every_command
 from headwater.commands.table.foreign import FOREIGN
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
-from headwater.resp.replies import ReplyWriter
+from headwater.resp.replies import Double, Members
 from headwater.server.services.acl.access import SUPERUSER
 from headwater.server.services.acl.changes import AccessChanges
 from headwater.server.services.acl.file import FileError
 from headwater.server.services.acl.log import AclRefusal
 from headwater.server.services.acl.permissions import COMMAND, Denial, denial, sentence
 from headwater.server.services.acl.rules import CATEGORIES
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 from headwater.server.session.user import DEFAULT, Selector
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
 
 MAX_PASSWORD_BITS = 4096
 SHOWN_REFUSALS = 10
@@ -111,25 +108,18 @@ def acl_genpass(call: Call, session: Session, services: Services) -> None:
 
 def acl_getuser(call: Call, session: Session, services: Services) -> None:
     """ACL GETUSER name: flags, hashes of passwords and rules; nil if the user does not exist."""
-    reply = call.reply
     user = services.access.users.get(call.arguments.bytes(2))
     if user is None:
-        reply.nil()
+        call.reply.nil()
         return
-    flags = user.flags()
-    reply.map(6)
-    reply.bulk(b"flags")
-    reply.set(len(flags))
-    for flag in flags:
-        reply.bulk(flag)
-    reply.bulk(b"passwords")
-    reply.bulks(list(user.passwords))
-    _write_selector(reply, user.root)
-    reply.bulk(b"selectors")
-    reply.array(len(user.selectors) - 1)
-    for selector in user.selectors[1:]:
-        reply.map(3)
-        _write_selector(reply, selector)
+    call.reply.value(
+        {
+            "flags": Members(user.flags()),
+            "passwords": list(user.passwords),
+            **_selector(user.root),
+            "selectors": [_selector(selector) for selector in user.selectors[1:]],
+        }
+    )
 
 
 def acl_list(call: Call, session: Session, services: Services) -> None:
@@ -174,10 +164,7 @@ def acl_log(call: Call, session: Session, services: Services) -> None:
             call.reply.ok()
             return
         count = max(0, arguments.integer(2))
-    entries = log.entries[:count]
-    call.reply.array(len(entries))
-    for entry in entries:
-        _write_refusal(call, entry)
+    call.reply.value([_refusal(call, entry) for entry in log.entries[:count]])
 
 
 def acl_setuser(call: Call, session: Session, services: Services) -> None:
@@ -195,23 +182,6 @@ def acl_whoami(call: Call, session: Session, services: Services) -> None:
         call.reply.bulk(session.user.name)
 
 
-def acl_help(call: Call, session: Session, services: Services) -> None:
-    """ACL HELP."""
-    write_help(
-        call,
-        b"ACL",
-        {
-            b"CAT": "[<category>]",
-            b"DELUSER": "<username> [<username> ...]",
-            b"DRYRUN": "<username> <command> [<arg> ...]",
-            b"GENPASS": "[<bits>]",
-            b"GETUSER": "<username>",
-            b"LOG": "[<count> | RESET]",
-            b"SETUSER": "<username> <attribute> [<attribute> ...]",
-        },
-    )
-
-
 def _changes(session: Session, services: Services) -> AccessChanges:
     return AccessChanges(services.access, services.clients, session)
 
@@ -222,41 +192,24 @@ def _at_most(arguments: Arguments, count: int) -> None:
         raise wrong_arguments(arguments)
 
 
-def _write_selector(reply: ReplyWriter, selector: Selector) -> None:
-    """Write three fields of a map."""
-    reply.bulk(b"commands")
-    reply.bulk(selector.describe_commands())
-    reply.bulk(b"keys")
-    reply.bulk(selector.describe_keys())
-    reply.bulk(b"channels")
-    reply.bulk(selector.describe_channels())
+def _selector(selector: Selector) -> dict[str, object]:
+    return {
+        "commands": selector.describe_commands(),
+        "keys": selector.describe_keys(),
+        "channels": selector.describe_channels(),
+    }
 
 
-def _write_refusal(call: Call, entry: AclRefusal) -> None:
-    reply = call.reply
-    reply.map(10)
-    reply.bulk(b"count")
-    reply.integer(entry.count)
-    for name, value in (
-        (b"reason", entry.kind.encode()),
-        (b"context", entry.context.encode()),
-        (b"object", entry.object),
-        (b"username", entry.user),
-    ):
-        reply.bulk(name)
-        reply.bulk(value)
-    reply.bulk(b"age-seconds")
-    age = f"{(call.now_ms - entry.updated_ms) / 1000:g}".encode()
-    if reply.resp == 3:
-        reply.raw(b",%b\r\n" % age)
-    else:
-        reply.bulk(age)
-    reply.bulk(b"client-info")
-    reply.bulk(entry.client)
-    for name, number in (
-        (b"entry-id", entry.number),
-        (b"timestamp-created", call.wall.wall_ms(entry.created_ms)),
-        (b"timestamp-last-updated", call.wall.wall_ms(entry.updated_ms)),
-    ):
-        reply.bulk(name)
-        reply.integer(number)
+def _refusal(call: Call, entry: AclRefusal) -> dict[str, object]:
+    return {
+        "count": entry.count,
+        "reason": entry.kind,
+        "context": entry.context,
+        "object": entry.object,
+        "username": entry.user,
+        "age-seconds": Double(f"{(call.now_ms - entry.updated_ms) / 1000:g}"),
+        "client-info": entry.client,
+        "entry-id": entry.number,
+        "timestamp-created": call.wall.wall_ms(entry.created_ms),
+        "timestamp-last-updated": call.wall.wall_ms(entry.updated_ms),
+    }

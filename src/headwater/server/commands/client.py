@@ -6,22 +6,18 @@ CLIENT PAUSE is in client_pause.py, CLIENT TRACKINGINFO and the like in client_t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call, shown
-from headwater.commands.help import write_help
 from headwater.errors import CommandError
 from headwater.server.commands.connection import check_client_name, is_printable
 from headwater.server.services.client_list import describe
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 _TYPES = frozenset({b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB"})
 """The types of clients in Redis. Here a client is NORMAL, or PUBSUB if it has a subscription."""
 
-Filter = Callable[["Session"], bool]
+Filter = Callable[[Session], bool]
 
 
 def client_id(call: Call, session: Session, services: Services) -> None:
@@ -148,25 +144,6 @@ def client_switch(call: Call, session: Session, services: Services) -> None:
     if call.arguments.token(1) == b"NO-TOUCH":
         call.touches = word == b"OFF"
     call.reply.ok()
-
-
-def client_help(call: Call, session: Session, services: Services) -> None:
-    """CLIENT HELP."""
-    write_help(
-        call,
-        b"CLIENT",
-        {
-            b"KILL": "<ip:port> | (ID <id> | ADDR <ip:port> | LADDR <ip:port> | TYPE <type> | "
-            "USER <name> | MAXAGE <seconds> | SKIPME (YES|NO)) ...",
-            b"LIST": "[TYPE (NORMAL|MASTER|REPLICA|PUBSUB) | ID <id> ...]",
-            b"NO-EVICT": "(ON|OFF)",
-            b"NO-TOUCH": "(ON|OFF)",
-            b"REPLY": "(ON|OFF|SKIP)",
-            b"SETINFO": "(LIB-NAME|LIB-VER) <text>",
-            b"SETNAME": "<name>",
-            b"UNBLOCK": "<id> [TIMEOUT|ERROR]",
-        },
-    )
 
 
 def _line(session: Session, services: Services, *, running: bool) -> bytes:

@@ -5,29 +5,20 @@ CLIENT TRACKING itself is unknown, so that a client that needs it gets an error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from headwater.commands.call import Call
 from headwater.errors import CommandError
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.resp.replies import Members
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 _NOT_TRACKED = -1
 
 
 def client_trackinginfo(call: Call, session: Session, services: Services) -> None:
     """CLIENT TRACKINGINFO: tracking is off."""
-    reply = call.reply
-    reply.map(3)
-    reply.bulk(b"flags")
-    reply.set(1)
-    reply.bulk(b"off")
-    reply.bulk(b"redirect")
-    reply.integer(_NOT_TRACKED)
-    reply.bulk(b"prefixes")
-    reply.array(0)
+    call.reply.value({"flags": Members(["off"]), "redirect": _NOT_TRACKED, "prefixes": []})
 
 
 def client_getredir(call: Call, session: Session, services: Services) -> None:

@@ -1,29 +1,26 @@
-"""COMMAND and its subcommands, except COMMAND DOCS (command_docs.py): the command table for clients."""
+"""COMMAND and its subcommands: the command table for clients and people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
-from headwater.commands.help import write_help
 from headwater.commands.key_specs import FoundKey, KeyRange, KeySpec, find_keys
+from headwater.commands.syntax import Argument, parse_syntax
 from headwater.commands.table import BY_FULL_NAME, COMMANDS, Command, every_command
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
-from headwater.resp.replies import ReplyWriter
+from headwater.resp.replies import Members, Status
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+_FLAGS = ("optional", "multiple", "multiple_token")
 
 
 def command(call: Call, session: Session, services: Services) -> None:
     """COMMAND: every command."""
-    call.reply.array(len(COMMANDS))
-    for one in COMMANDS.values():
-        _write_command(call.reply, one)
+    call.reply.value([_described(one) for one in COMMANDS.values()])
 
 
 def command_count(call: Call, session: Session, services: Services) -> None:
@@ -36,14 +33,8 @@ def command_info(call: Call, session: Session, services: Services) -> None:
     if call.arguments.count == 2:
         command(call, session, services)
         return
-    names = call.arguments.values(2)
-    call.reply.array(len(names))
-    for name in names:
-        one = find_named(name)
-        if one is None:
-            call.reply.nil()
-        else:
-            _write_command(call.reply, one)
+    named = map(_find_named, call.arguments.values(2))
+    call.reply.value([None if one is None else _described(one) for one in named])
 
 
 def command_list(call: Call, session: Session, services: Services) -> None:
@@ -67,6 +58,17 @@ def command_list(call: Call, session: Session, services: Services) -> None:
     call.reply.bulks(names)
 
 
+def command_docs(call: Call, session: Session, services: Services) -> None:
+    """COMMAND DOCS [name …]: unknown names are left out."""
+    commands = list(COMMANDS.values())
+    if call.arguments.count > 2:
+        named = map(_find_named, call.arguments.values(2))
+        commands = [one for one in named if one is not None]
+    call.reply.map(len(commands))
+    for one in commands:  # a name that is given twice is there twice
+        call.reply.pairs({one.name: _documented(one)})
+
+
 def command_getkeys(call: Call, session: Session, services: Services) -> None:
     """COMMAND GETKEYS command [argument …]: the keys of that request."""
     request, found = _keys_of(call)
@@ -76,30 +78,10 @@ def command_getkeys(call: Call, session: Session, services: Services) -> None:
 def command_getkeysandflags(call: Call, session: Session, services: Services) -> None:
     """COMMAND GETKEYSANDFLAGS command [argument …]: the keys of that request, each with its flags."""
     request, found = _keys_of(call)
-    call.reply.array(len(found))
-    for key in found:
-        call.reply.array(2)
-        call.reply.bulk(request.bytes(key.position))
-        _write_flags(call.reply, key.flags)
+    call.reply.value([(request.bytes(key.position), _statuses(key.flags)) for key in found])
 
 
-def command_help(call: Call, session: Session, services: Services) -> None:
-    """COMMAND HELP."""
-    write_help(
-        call,
-        b"COMMAND",
-        {
-            b"": "(no subcommand)",
-            b"DOCS": "[<command-name> ...]",
-            b"GETKEYS": "<full-command>",
-            b"GETKEYSANDFLAGS": "<full-command>",
-            b"INFO": "[<command-name> ...]",
-            b"LIST": "[FILTERBY (MODULE <name> | ACLCAT <category> | PATTERN <pattern>)]",
-        },
-    )
-
-
-def find_named(name: bytes) -> Command | None:
+def _find_named(name: bytes) -> Command | None:
     """Return the command ``xadd`` or the subcommand ``xgroup|create``, in any case; None if unknown."""
     return BY_FULL_NAME.get(name.lower().decode("latin-1"))
 
@@ -123,67 +105,80 @@ def _keys_of(call: Call) -> tuple[Arguments, list[FoundKey]]:
     return request, keys
 
 
-def _write_command(reply: ReplyWriter, one: Command) -> None:
-    """Write the ten elements of COMMAND INFO."""
+def _described(one: Command) -> list[object]:
+    """Return the ten elements of COMMAND INFO."""
     first, last, step = KeyRange.over(one.keys)
-    reply.array(10)
-    reply.bulk(one.name.encode())
-    reply.integer(one.arity)
-    _write_flags(reply, one.shown_flags)
-    reply.integer(first)
-    reply.integer(last)
-    reply.integer(step)
-    _write_flags(reply, [f"@{category}" for category in one.categories])
-    reply.set(len(one.tips))
-    for tip in one.tips:
-        reply.bulk(tip.encode())
-    reply.set(len(one.keys))
-    for spec in one.keys:
-        _write_spec(reply, spec)
+    return [
+        one.name,
+        one.arity,
+        _statuses(one.shown_flags),
+        first,
+        last,
+        step,
+        _statuses(f"@{category}" for category in one.categories),
+        Members(one.tips),
+        Members(map(_described_keys, one.keys)),
+        list(map(_described, one.subcommands.values())) or Members(),
+    ]
+
+
+def _described_keys(spec: KeySpec) -> dict[str, object]:
+    index: dict[str, object] = {"index": spec.begin}
+    keyword: dict[str, object] = {"keyword": spec.keyword, "startfrom": spec.begin}
+    counted = {"keynumidx": 0, "firstkey": 1, "keystep": spec.step}
+    ranged = {"lastkey": spec.last, "keystep": spec.step, "limit": spec.limit}
+    return {
+        "flags": _statuses(spec.flags),
+        "begin_search": {"type": "keyword", "spec": keyword}
+        if spec.keyword
+        else {"type": "index", "spec": index},
+        "find_keys": {"type": "keynum", "spec": counted}
+        if spec.counted
+        else {"type": "range", "spec": ranged},
+    }
+
+
+def _statuses(words: Iterable[str]) -> Members:
+    """Return a set of simple strings."""
+    return Members(map(Status, words))
+
+
+def _documented(one: Command) -> dict[str, object]:
+    found: dict[str, object] = {
+        "summary": one.summary,
+        "since": one.since,
+        "group": one.group,
+    }
+    arguments = parse_syntax(one.syntax)
+    if arguments:
+        found["arguments"] = _Arguments(len(one.keys)).described(arguments)
     if one.subcommands:
-        reply.array(len(one.subcommands))
-    else:
-        reply.set(0)
-    for sub in one.subcommands.values():
-        _write_command(reply, sub)
+        found["subcommands"] = {sub.name: _documented(sub) for sub in one.subcommands.values()}
+    return found
 
 
-def _write_spec(reply: ReplyWriter, spec: KeySpec) -> None:
-    reply.map(3)
-    reply.bulk(b"flags")
-    _write_flags(reply, spec.flags)
-    reply.bulk(b"begin_search")
-    reply.map(2)
-    reply.bulk(b"type")
-    reply.bulk(b"keyword" if spec.keyword else b"index")
-    reply.bulk(b"spec")
-    if spec.keyword:
-        reply.map(2)
-        reply.bulk(b"keyword")
-        reply.bulk(spec.keyword.encode())
-        reply.bulk(b"startfrom")
-    else:
-        reply.map(1)
-        reply.bulk(b"index")
-    reply.integer(spec.begin)
-    reply.bulk(b"find_keys")
-    reply.map(2)
-    reply.bulk(b"type")
-    reply.bulk(b"keynum" if spec.counted else b"range")
-    reply.bulk(b"spec")
-    reply.map(3)
-    if spec.counted:
-        found = ((b"keynumidx", 0), (b"firstkey", 1), (b"keystep", spec.step))
-    else:
-        found = ((b"lastkey", spec.last), (b"keystep", spec.step), (b"limit", spec.limit))
-    for name, value in found:
-        reply.bulk(name)
-        reply.integer(value)
+class _Arguments:
+    """The arguments of one command; its keys refer to its key specifications in order."""
 
+    def __init__(self, specs: int) -> None:
+        self._specs = specs
+        self._next_spec = 0
 
-def _write_flags(reply: ReplyWriter, flags: Iterable[str]) -> None:
-    """Write a set of simple strings."""
-    listed = list(flags)
-    reply.set(len(listed))
-    for flag in listed:
-        reply.simple(flag.encode())
+    def described(self, arguments: Iterable[Argument]) -> list[object]:
+        return [self._one(argument) for argument in arguments]
+
+    def _one(self, argument: Argument) -> dict[str, object]:
+        found: dict[str, object] = {"name": argument.name, "type": argument.kind}
+        if not argument.parts:
+            found["display_text"] = argument.name
+        if argument.token:
+            found["token"] = argument.token
+        if argument.kind == "key" and self._specs > 0:
+            found["key_spec_index"] = min(self._next_spec, self._specs - 1)
+            self._next_spec += 1
+        flags = [flag for flag in _FLAGS if getattr(argument, flag)]
+        if flags:
+            found["flags"] = _statuses(flags)
+        if argument.parts:
+            found["arguments"] = self.described(argument.parts)
+        return found

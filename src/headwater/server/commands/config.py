@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.globs import matches
-from headwater.commands.help import write_help
 from headwater.common.limits import MAX_SETTING_BYTES
-from headwater.config.config import LISTED, NAMES, fixed_after_start
+from headwater.config.config import LISTED, NAMES, Config, fixed_after_start
 from headwater.config.inert import INERT
 from headwater.config.rewriting import rewritten
 from headwater.config.setting import AT_START, ONLY_AT_START, PROTECTED
@@ -17,13 +16,11 @@ from headwater.server.commands.debug import is_allowed
 from headwater.server.log import apply_log_format, apply_loglevel
 from headwater.server.replacement import replace_file
 from headwater.server.services.acl.changes import open_or_close
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 if TYPE_CHECKING:
     import ssl
-
-    from headwater.config.config import Config
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
 
 
 def config_get(call: Call, session: Session, services: Services) -> None:
@@ -107,11 +104,6 @@ def config_rewrite(call: Call, session: Session, services: Services) -> None:
     except ConfigError as error:
         raise CommandError(f"ERR Rewriting config file: {error}") from None
     call.reply.ok()
-
-
-def config_help(call: Call, session: Session, services: Services) -> None:
-    """CONFIG HELP."""
-    write_help(call, b"CONFIG", {b"GET": "<pattern> ...", b"SET": "<directive> <value> ..."})
 
 
 def _failed(name: str, reason: str) -> CommandError:

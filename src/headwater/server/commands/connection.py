@@ -5,17 +5,13 @@ The error texts are Redis's: clients choose between RESP3 and RESP2 by them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import SYNTAX, Call, Wait, shown
 from headwater.commands.databases import database_at
 from headwater.errors import CommandError
 from headwater.server.identity import COMPATIBLE_VERSION, SERVER_NAME, version
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 from headwater.server.session.user import DEFAULT
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
 
 BAD_CREDENTIALS = "WRONGPASS invalid username-password pair or user is disabled."
 NOTHING_TO_AUTHENTICATE = (
@@ -45,8 +41,7 @@ def check_client_name(name: bytes) -> None:
 def hello(call: Call, session: Session, services: Services) -> Wait | None:
     """HELLO [2|3 [AUTH user password] [SETNAME name]]: choose the protocol; the reply describes the
     server."""
-    arguments, reply = call.arguments, call.reply
-    resp = session.resp
+    arguments, resp = call.arguments, session.resp
     if arguments.count > 1:
         resp = arguments.integer(1, error="ERR Protocol version is not an integer or out of range")
         if resp not in {2, 3}:
@@ -75,27 +70,19 @@ def hello(call: Call, session: Session, services: Services) -> Wait | None:
     if name is not None:
         session.client.name = name
     session.resp = resp
-    facts: list[tuple[bytes, bytes | int]] = [
-        (b"server", b"redis"),
-        (b"version", COMPATIBLE_VERSION),
-        (b"proto", resp),
-        (b"id", session.id),
-        (b"mode", b"standalone"),
-        (b"role", b"master"),
-    ]
-    reply.map(len(facts) + 3)
-    for key, value in facts:
-        reply.bulk(key)
-        if isinstance(value, int):
-            reply.integer(value)
-        else:
-            reply.bulk(value)
-    reply.bulk(b"modules")
-    reply.array(0)
-    reply.bulk(b"server_name")
-    reply.bulk(SERVER_NAME)
-    reply.bulk(b"headwater_version")
-    reply.bulk(version())
+    call.reply.value(
+        {
+            "server": "redis",
+            "version": COMPATIBLE_VERSION,
+            "proto": resp,
+            "id": session.id,
+            "mode": "standalone",
+            "role": "master",
+            "modules": [],
+            "server_name": SERVER_NAME,
+            "headwater_version": version(),
+        }
+    )
     return None
 
 

@@ -9,17 +9,14 @@ import logging
 import time
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import NO_SUCH_KEY, Call, shown
 from headwater.commands.help import write_lines, wrong_arguments
 from headwater.commands.object import encoding
 from headwater.errors import CommandError
+from headwater.server.services.services import Services
 from headwater.server.services.state import LOADING
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.session.session import Session
 
 log = logging.getLogger("headwater.server")
 

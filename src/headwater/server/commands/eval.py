@@ -5,55 +5,22 @@ Source: redis.io, EVAL; Redis's eval.c.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import Call
 from headwater.errors import CommandError
 from headwater.server.services.scripting.calls import ScriptRun
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 _LENGTH_OF_SHA = 40
 _UNKNOWN = "NOSCRIPT No matching script. Please use EVAL."
 
 
 def eval_(call: Call, session: Session, services: Services) -> None:
-    """EVAL script numkeys [key …] [arg …]."""
-    _run(call, session, services, by_sha=False, read_only=False)
-
-
-def eval_ro(call: Call, session: Session, services: Services) -> None:
-    """EVAL_RO script numkeys [key …] [arg …]: a write in the script is an error."""
-    _run(call, session, services, by_sha=False, read_only=True)
-
-
-def evalsha(call: Call, session: Session, services: Services) -> None:
-    """EVALSHA sha1 numkeys [key …] [arg …]."""
-    _run(call, session, services, by_sha=True, read_only=False)
-
-
-def evalsha_ro(call: Call, session: Session, services: Services) -> None:
-    """EVALSHA_RO sha1 numkeys [key …] [arg …]."""
-    _run(call, session, services, by_sha=True, read_only=True)
-
-
-def _key_count(call: Call) -> int:
-    """Return the value of ``numkeys``. Raises `CommandError`."""
-    count = call.arguments.integer(2)
-    if count > call.arguments.count - 3:
-        raise CommandError("ERR Number of keys can't be greater than number of args")
-    if count < 0:
-        raise CommandError("ERR Number of keys can't be negative")
-    return count
-
-
-def _run(
-    call: Call, session: Session, services: Services, *, by_sha: bool, read_only: bool
-) -> None:
-    """Find the script, or compile and cache it, and run it. Raises `CommandError`."""
+    """EVAL and EVAL_RO script numkeys [key …] [arg …], EVALSHA and EVALSHA_RO sha1 numkeys [key …] [arg …]: find the
+    script, or compile and cache it, and run it. A write in a script of EVAL_RO or EVALSHA_RO is an error."""
     arguments, observer, scripts = call.arguments, services.observer, services.scripts
+    name = arguments.token(0)
+    by_sha, read_only = name.startswith(b"EVALSHA"), name.endswith(b"_RO")
     observer.show_script(session, arguments)
     text = arguments.bytes(1)
     if by_sha and len(text) != _LENGTH_OF_SHA:
@@ -81,4 +48,14 @@ def _run(
     finally:
         observer.monitors.source = None
     if errors:
-        observer.replied(arguments.token(0), errors)
+        observer.replied(name, errors)
+
+
+def _key_count(call: Call) -> int:
+    """Return the value of ``numkeys``. Raises `CommandError`."""
+    count = call.arguments.integer(2)
+    if count > call.arguments.count - 3:
+        raise CommandError("ERR Number of keys can't be greater than number of args")
+    if count < 0:
+        raise CommandError("ERR Number of keys can't be negative")
+    return count

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import Call, shown
-from headwater.commands.help import write_help, wrong_arguments
+from headwater.commands.help import wrong_arguments
 from headwater.errors import CommandError
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 FLUSH_MODES = frozenset({b"SYNC", b"ASYNC"})
 
@@ -42,12 +38,3 @@ def function_list(call: Call, session: Session, services: Services) -> None:
             raise CommandError(f"ERR Unknown argument {shown(arguments.bytes(index))}")
         index += 1
     call.reply.array(0)
-
-
-def function_help(call: Call, session: Session, services: Services) -> None:
-    """FUNCTION HELP."""
-    write_help(
-        call,
-        b"FUNCTION",
-        {b"FLUSH": "[ASYNC|SYNC]", b"LIST": "[LIBRARYNAME <pattern>] [WITHCODE]"},
-    )

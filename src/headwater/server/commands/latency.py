@@ -6,10 +6,7 @@ are recorded with ``latency-tracking yes``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import Call, shown
-from headwater.commands.help import write_help
 from headwater.errors import CommandError
 from headwater.server.services.observability.latency import (
     COLLECTION,
@@ -20,10 +17,8 @@ from headwater.server.services.observability.latency import (
     WRITE,
     EventSeries,
 )
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 _ROWS = 4
 _WIDTH = 80
@@ -45,25 +40,15 @@ _ADVICE = {
 def latency_latest(call: Call, session: Session, services: Services) -> None:
     """LATENCY LATEST: each event with the time and length of its latest delay, and its longest delay."""
     events = services.observer.latency.events
-    call.reply.array(len(events))
-    for name, series in events.items():
-        time, ms = series.samples[-1]
-        call.reply.array(4)
-        call.reply.bulk(name.encode())
-        call.reply.integer(time)
-        call.reply.integer(ms)
-        call.reply.integer(series.max_ms)
+    call.reply.value(
+        [(name, *series.samples[-1], series.max_ms) for name, series in events.items()]
+    )
 
 
 def latency_history(call: Call, session: Session, services: Services) -> None:
     """LATENCY HISTORY event: (Unix seconds, ms) of each recorded delay."""
     series = services.observer.latency.events.get(shown(call.arguments.bytes(2)))
-    samples = series.samples if series is not None else ()
-    call.reply.array(len(samples))
-    for time, ms in samples:
-        call.reply.array(2)
-        call.reply.integer(time)
-        call.reply.integer(ms)
+    call.reply.value(list(series.samples) if series is not None else [])
 
 
 def latency_reset(call: Call, session: Session, services: Services) -> None:
@@ -108,37 +93,16 @@ def latency_histogram(call: Call, session: Session, services: Services) -> None:
     A container means all of its subcommands. Commands that have not run are left out.
     """
     wanted = [name.upper() for name in call.arguments.values(2)]
-    found = [
-        (name, statistics.histogram)
-        for name, statistics in services.observer.commands.items()
-        if statistics.histogram is not None
-        and (not wanted or name in wanted or name.partition(b"|")[0] in wanted)
-    ]
-    call.reply.map(len(found))
-    for name, histogram in found:
-        call.reply.bulk(name.lower())
-        steps = histogram.powers_of_two()
-        call.reply.map(2)
-        call.reply.bulk(b"calls")
-        call.reply.integer(histogram.count)
-        call.reply.bulk(b"histogram_usec")
-        call.reply.map(len(steps))
-        for edge, passed in steps:
-            call.reply.integer(edge)
-            call.reply.integer(passed)
-
-
-def latency_help(call: Call, session: Session, services: Services) -> None:
-    """LATENCY HELP."""
-    write_help(
-        call,
-        b"LATENCY",
+    call.reply.value(
         {
-            b"GRAPH": "<event>",
-            b"HISTORY": "<event>",
-            b"HISTOGRAM": "[<command> ...]",
-            b"RESET": "[<event> ...]",
-        },
+            name.lower(): {
+                "calls": statistics.histogram.count,
+                "histogram_usec": dict(statistics.histogram.powers_of_two()),
+            }
+            for name, statistics in services.observer.commands.items()
+            if statistics.histogram is not None
+            and (not wanted or name in wanted or name.partition(b"|")[0] in wanted)
+        }
     )
 
 

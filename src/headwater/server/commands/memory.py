@@ -7,26 +7,21 @@ in a Redis that is built without it.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.commands.footprint import DEFAULT_SAMPLES, SLOT_BYTES, footprint
-from headwater.commands.help import write_help
 from headwater.engine.bodies.codecs import NONE
 from headwater.engine.keyspace.memory_totals import state_bytes
 from headwater.engine.streams.stream import StoredStream
 from headwater.errors import CommandError
 from headwater.server.services.memory_use import STARTUP_BYTES, client_bytes, resident_bytes
 from headwater.server.services.observability.info import human
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 _LITTLE_BYTES = 128 * 1024 * 1024
 _FRAGMENTED = 1.5
-
-Statistic = int | float | dict[str, int]
 
 
 def memory_usage(call: Call, session: Session, services: Services) -> None:
@@ -55,27 +50,15 @@ def memory_usage(call: Call, session: Session, services: Services) -> None:
 
 def memory_stats(call: Call, session: Session, services: Services) -> None:
     """MEMORY STATS: those of Redis's values that apply here, and the bytes of streams."""
-    statistics = _statistics(services)
-    call.reply.map(len(statistics))
-    for name, value in statistics.items():
-        call.reply.bulk(name.encode())
-        if isinstance(value, dict):
-            call.reply.map(len(value))
-            for part, size in value.items():
-                call.reply.bulk(part.encode())
-                call.reply.integer(size)
-        elif isinstance(value, float):
-            _write_double(call, value)
-        else:
-            call.reply.integer(value)
+    call.reply.value(_statistics(services))
 
 
-def _statistics(services: Services) -> dict[str, Statistic]:
+def _statistics(services: Services) -> dict[str, object]:
     """Return the values of MEMORY STATS, by name."""
     total, peak = services.memory.used(), services.memory.peak
     clients, facts = client_bytes(services.clients), len(services.records.facts.data)
     dataset = state_bytes(services.keyspace)
-    found: dict[str, Statistic] = {
+    found: dict[str, object] = {
         "peak.allocated": peak,
         "total.allocated": total,
         "startup.allocated": STARTUP_BYTES,
@@ -168,16 +151,3 @@ def _malloc_trim() -> Any:
 def memory_malloc_stats(call: Call, session: Session, services: Services) -> None:
     """MEMORY MALLOC-STATS: Redis's reply for an allocator without statistics."""
     call.reply.verbatim(b"Stats not supported for the current allocator")
-
-
-def memory_help(call: Call, session: Session, services: Services) -> None:
-    """MEMORY HELP."""
-    write_help(call, b"MEMORY", {b"USAGE": "<key> [SAMPLES <count>]"})
-
-
-def _write_double(call: Call, value: float) -> None:
-    """Write a double in RESP3, its text in RESP2."""
-    if call.reply.resp == 3:
-        call.reply.raw(b",%b\r\n" % repr(value).encode())
-    else:
-        call.reply.bulk(repr(value).encode())

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import Call
 from headwater.errors import CommandError
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 
 def monitor(call: Call, session: Session, services: Services) -> None:

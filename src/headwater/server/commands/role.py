@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import Call
 from headwater.errors import CommandError
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 
 def role(call: Call, session: Session, services: Services) -> None:
     """ROLE: ``master``, the replication offset, the replicas."""
-    call.reply.array(3)
-    call.reply.bulk(b"master")
-    call.reply.integer(0)
-    call.reply.array(0)
+    call.reply.value(["master", 0, []])
 
 
 def replicaof(call: Call, session: Session, services: Services) -> None:

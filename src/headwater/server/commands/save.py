@@ -5,16 +5,12 @@ All of them write the same image. SAVE waits for it, and blocks its own client o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import SYNTAX, Call, Wait
 from headwater.errors import CommandError
+from headwater.server.services.services import Services
 from headwater.server.services.storage.checkpoint_statistics import REWRITE, SAVE
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.services.storage.checkpoints import Checkpoints
-    from headwater.server.session.session import Session
+from headwater.server.services.storage.checkpoints import Checkpoints
+from headwater.server.session.session import Session
 
 SAVE_RECHECK_MS = 20
 """Interval at which a blocked SAVE checks whether its image is written, in milliseconds."""

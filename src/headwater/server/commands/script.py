@@ -5,16 +5,11 @@ Source: redis.io, SCRIPT LOAD; Redis's eval.c.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import Call
-from headwater.commands.help import write_help
 from headwater.errors import CommandError
 from headwater.server.commands.function import FLUSH_MODES
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 
 def script_load(call: Call, session: Session, services: Services) -> None:
@@ -41,12 +36,3 @@ def script_flush(call: Call, session: Session, services: Services) -> None:
 def script_kill(call: Call, session: Session, services: Services) -> None:
     """SCRIPT KILL: an error, because commands run between scripts, so none is running."""
     raise CommandError("NOTBUSY No scripts in execution right now.")
-
-
-def script_help(call: Call, session: Session, services: Services) -> None:
-    """SCRIPT HELP."""
-    write_help(
-        call,
-        b"SCRIPT",
-        {b"EXISTS": "<sha1> [<sha1> ...]", b"FLUSH": "[ASYNC|SYNC]", b"LOAD": "<script>"},
-    )

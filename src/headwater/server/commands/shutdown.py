@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import SYNTAX, Call
 from headwater.errors import CommandError
 from headwater.server.services.acl.rules import shown
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 log = logging.getLogger("headwater.server")
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import Call
-from headwater.commands.help import write_help, wrong_arguments
+from headwater.commands.help import wrong_arguments
 from headwater.errors import CommandError
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 _DEFAULT_COUNT = 10
 _BAD_COUNT = "ERR count should be greater than or equal to -1"
@@ -18,7 +14,7 @@ _BAD_COUNT = "ERR count should be greater than or equal to -1"
 
 def slowlog_get(call: Call, session: Session, services: Services) -> None:
     """SLOWLOG GET [count]: the newest entries first, 10 by default; -1 for all."""
-    arguments, reply = call.arguments, call.reply
+    arguments = call.arguments
     count = _DEFAULT_COUNT
     if arguments.count > 3:
         raise wrong_arguments(arguments)
@@ -26,16 +22,7 @@ def slowlog_get(call: Call, session: Session, services: Services) -> None:
         count = arguments.integer(2, error=_BAD_COUNT)
         if count < -1:
             raise CommandError(_BAD_COUNT)
-    entries = services.observer.slowlog.latest(count)
-    reply.array(len(entries))
-    for entry in entries:
-        reply.array(6)
-        reply.integer(entry.number)
-        reply.integer(entry.time)
-        reply.integer(entry.duration_us)
-        reply.bulks(entry.arguments)
-        reply.bulk(entry.address)
-        reply.bulk(entry.client_name)
+    call.reply.value(services.observer.slowlog.latest(count))
 
 
 def slowlog_len(call: Call, session: Session, services: Services) -> None:
@@ -47,8 +34,3 @@ def slowlog_reset(call: Call, session: Session, services: Services) -> None:
     """SLOWLOG RESET: remove all entries."""
     services.observer.slowlog.clear()
     call.reply.ok()
-
-
-def slowlog_help(call: Call, session: Session, services: Services) -> None:
-    """SLOWLOG HELP."""
-    write_help(call, b"SLOWLOG", {b"GET": "[<count>]"})

@@ -11,18 +11,15 @@ Rule 5. Permissions are checked when a command is queued and again when it runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.commands.call import Call, Wait
 from headwater.common.limits import MAX_RECORD_GROUP_BYTES
 from headwater.engine.facts.facts import HEADROOM
 from headwater.errors import CommandError, NoRoom
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 from headwater.server.session.transaction import TransactionQueue
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
-
 
 _FACTS: Final = 6
 """Maximum number of facts of one command, unless it depends on the data."""

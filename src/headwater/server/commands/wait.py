@@ -5,15 +5,11 @@ A server has no replicas, so WAIT counts none. WAITAOF waits for the journal's f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.call import Call, Wait
 from headwater.commands.times import milliseconds
 from headwater.errors import CommandError
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.session.session import Session
+from headwater.server.services.services import Services
+from headwater.server.session.session import Session
 
 WAITAOF_RECHECK_MS = 10
 """Interval at which a blocked WAITAOF checks for the fsync, in milliseconds. It happens at most once a second."""

@@ -35,7 +35,6 @@ cdef class BlockedClients:
     cpdef serve_signalled(self)
     @cython.locals(queue=dict, held=Py_ssize_t, waiter=Waiter)
     cdef _serve(self, dict queues, value)
-    @cython.locals(wait=Wait)
     cdef bint _wake(self, value, Waiter waiter) except -1
     @cython.locals(
         session=Session, records=TurnRecords, call=Call, facts_mark=Py_ssize_t, mark=Py_ssize_t,

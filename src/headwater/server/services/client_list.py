@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from headwater.server.services.blocking import BlockedClients
-    from headwater.server.services.turn_clock import TurnClock
-    from headwater.server.services.watching import Watches
-    from headwater.server.session.session import Session
+from headwater.server.services.blocking import BlockedClients
+from headwater.server.services.turn_clock import TurnClock
+from headwater.server.services.watching import Watches
+from headwater.server.session.session import Session
 
 
 def describe(

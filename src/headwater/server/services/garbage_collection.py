@@ -32,12 +32,10 @@ import gc
 import sys
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.server.services.observability.latency import COLLECTION
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
+from headwater.server.services.services import Services
 
 YOUNG_OBJECTS = 2_000
 """Number of new objects after which a young collection runs."""

@@ -22,16 +22,13 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from headwater.common import limits
+from headwater.config.config import Config
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.keyspace.memory_totals import tables_bytes
 from headwater.server.services.turn_clock import TurnClock
-
-if TYPE_CHECKING:
-    from headwater.config.config import Config
-    from headwater.server.session.clients import Clients
+from headwater.server.session.clients import Clients
 
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 

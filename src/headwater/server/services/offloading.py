@@ -26,7 +26,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 from headwater.commands.dispatch import KnownCommand
@@ -41,9 +41,7 @@ from headwater.server.services.runner import Runner
 from headwater.server.services.state import NodeState
 from headwater.server.services.storage.damage import unreadable
 from headwater.server.services.turn_clock import TurnClock
-
-if TYPE_CHECKING:
-    from headwater.server.session.session import Session
+from headwater.server.session.session import Session
 
 _SLICE_S = 0.002
 _REST_S = 0.00005

@@ -18,16 +18,13 @@ Source: Redis, networking.c, pauseActions; redis.io/commands/client-pause.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
 from headwater.commands.dispatch import KnownCommand, find_command
 from headwater.resp.arguments import Arguments
-
-if TYPE_CHECKING:
-    from headwater.server.services.scripting.cache import Scripts
-    from headwater.server.services.waiting import Waiter
-    from headwater.server.session.session import Session
+from headwater.server.services.scripting.cache import Scripts
+from headwater.server.services.waiting import Waiter
+from headwater.server.session.session import Session
 
 
 class ClientPause:

@@ -18,24 +18,21 @@ Source: redis.io, Redis Pub/Sub; Redis, pubsub.c and notify.c.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from headwater.commands.globs import matches
+from headwater.common.log_limit import LimitedLog
+from headwater.config.clients import ClientConfig
 from headwater.engine.accounts.memory_account import table_bytes, text_bytes
 from headwater.engine.keyspace.events import KEYEVENT, KEYSPACE
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import CommandError
+from headwater.server.services.faults import Faults
+from headwater.server.services.observability.traffic import Traffic
+from headwater.server.session.clients import Clients
+from headwater.server.session.session import Session
 from headwater.server.session.subscriptions import CHANNEL, PATTERN, SHARD
 
-if TYPE_CHECKING:
-    from headwater.common.log_limit import LimitedLog
-    from headwater.config.clients import ClientConfig
-    from headwater.engine.keyspace.keyspace import Keyspace
-    from headwater.server.services.faults import Faults
-    from headwater.server.services.observability.traffic import Traffic
-    from headwater.server.session.clients import Clients
-    from headwater.server.session.session import Session
-
-Listeners = dict["Session", None]
+Listeners = dict[Session, None]
 
 _LISTENERS_BYTES, _PLACE_BYTES, _PREFIX_BYTES = 224, 36, 224
 """Bytes for the listeners of a name, for a pattern's place by prefix, and for a prefix without its text."""

@@ -31,7 +31,7 @@ MISCONF = (
 class TurnRecords:
     """The facts that a turn has written and not committed. A node has one."""
 
-    def __init__(self, facts: FactBuffer, journal: Journal | None = None) -> None:
+    def __init__(self, facts: FactBuffer) -> None:
         self.facts = facts
         self.facts.muted = True
         self.journal: Journal | None = None
@@ -50,8 +50,6 @@ class TurnRecords:
         self._wants_room = False
         """True if a checkpoint is to make room, regardless of the journal's growth. `grown_bytes` is set
         accordingly at the end of each turn, because a checkpoint may fail."""
-        if journal is not None:
-            self.use(facts, journal)
 
     def use(self, facts: FactBuffer, journal: Journal) -> None:
         """Write ``facts`` to ``journal``, which has been replayed, from the next turn on."""

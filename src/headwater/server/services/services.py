@@ -13,15 +13,19 @@ Rule 2. No service depends on the node.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from functools import partial
 from random import randrange
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call, StreamSettings
 from headwater.common import limits
+from headwater.common.clock import Clock
 from headwater.common.log_limit import LimitedLog
+from headwater.config.config import Config
 from headwater.engine.accounts.memory_account import sampled, text_bytes
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.journal.log.journal import Journal
 from headwater.persistence.source import SegmentSource
 from headwater.resp.replies import ReplyWriter
 from headwater.server.services.acl.access import AccessControl
@@ -44,15 +48,7 @@ from headwater.server.services.storage.storage import Storage
 from headwater.server.services.turn_clock import TurnClock
 from headwater.server.services.watching import Watches
 from headwater.server.session.clients import Clients
-
-if TYPE_CHECKING:
-    import threading
-
-    from headwater.common.clock import Clock
-    from headwater.config.config import Config
-    from headwater.engine.keyspace.keyspace import Keyspace
-    from headwater.journal.log.journal import Journal
-    from headwater.server.session.session import Session
+from headwater.server.session.session import Session
 
 
 class Services:

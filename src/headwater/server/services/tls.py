@@ -13,12 +13,9 @@ import logging
 import ssl
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from headwater.config.tls import TlsConfig
 from headwater.errors import ConfigError
-
-if TYPE_CHECKING:
-    from headwater.config.tls import TlsConfig
 
 log = logging.getLogger("headwater.server")
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
 from headwater.engine.accounts.memory_account import table_bytes, text_bytes
@@ -22,10 +21,7 @@ from headwater.engine.keyspace.database import Database, Value
 from headwater.engine.shared.keyspace_state import Place
 from headwater.engine.streams.stream import StoredStream
 from headwater.server.session.output import ClientMemory
-
-if TYPE_CHECKING:
-    from headwater.server.session.session import Session
-
+from headwater.server.session.session import Session
 
 _WAITER_BYTES, _ARGUMENT_BYTES, _WAITED_BYTES = 900, 16, 60
 """Bytes per blocked client, and per argument of its request and key that it waits for, without their texts."""

@@ -7,15 +7,14 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from headwater.commands.call import Call
+from headwater.config.config import Config
 from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.output import ClientMemory
 from headwater.server.session.session import Session
+from headwater.server.session.user import User
 
 if TYPE_CHECKING:
     import ssl
-
-    from headwater.config.config import Config
-    from headwater.server.session.user import User
 
 
 class Clients:

@@ -29,7 +29,6 @@ cdef class Output:
     cpdef bint takes_more(self, long long ahead_bytes) except -1
     cpdef bint release(self) except -1
     cpdef bytearray take(self)
-    @cython.locals(taken=bytes)
     cpdef bytes take_bytes(self)
     @cython.locals(size=Py_ssize_t)
     cpdef int empty_released(self) except -1

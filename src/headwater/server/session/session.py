@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.commands.call import Call
 from headwater.commands.dispatch import KnownCommand
@@ -13,10 +13,7 @@ from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.output import ClientMemory, Output
 from headwater.server.session.subscriptions import Subscriptions
 from headwater.server.session.transaction import Transaction
-
-if TYPE_CHECKING:
-    from headwater.server.session.user import User
-
+from headwater.server.session.user import User
 
 SESSION_BYTES, TLS_BYTES = 2250, 31_000
 """Bytes per session and its connection, without names and buffers, and for its state in OpenSSL."""

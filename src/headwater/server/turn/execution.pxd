@@ -4,7 +4,6 @@ from headwater.commands.call cimport Call
 from headwater.commands.dispatch cimport KnownCommand, find_command, find_like
 from headwater.engine.keyspace.keyspace cimport Keyspace
 from headwater.resp.arguments cimport Arguments
-from headwater.resp.replies cimport ReplyWriter
 from headwater.server.services.memory_use cimport MemoryUse
 from headwater.server.services.observability.observer cimport CommandStatistics, Observer
 from headwater.server.services.pausing cimport ClientPause
@@ -35,9 +34,7 @@ cdef class Execution(Runner):
     cdef _check_gates(self, Session session, KnownCommand known, Arguments arguments)
     @cython.locals(queue=TransactionQueue, enlarges=bint)
     cdef _check_memory(self, Session session, KnownCommand known, Arguments arguments)
-    @cython.locals(known=KnownCommand, reply=ReplyWriter)
     cpdef run_again(self, Session session, Arguments arguments)
-    @cython.locals(reply=ReplyWriter)
     cpdef run_queued(self, Session session, TransactionQueue queue)
     @cython.locals(
         known=KnownCommand, arguments=Arguments, outbox=bytearray, mark=Py_ssize_t,

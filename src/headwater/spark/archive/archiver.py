@@ -12,10 +12,8 @@ Rule 5. Small files are merged last: nothing waits for this, and archiving and t
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -37,8 +35,9 @@ from headwater.spark.archive.leftovers import (
 from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.merging import merge, merge_files
 from headwater.spark.archive.store import set_back_behind
-from headwater.spark.archive.trimming import Hold, Trimmer, Trimming
+from headwater.spark.archive.trimming import Trimmer, Trimming
 from headwater.spark.core.completeness import judge, judge_range, report, was_set_back
+from headwater.spark.core.durable import locked
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning.planners import planner
 from headwater.spark.core.planning.planning import Look, Planner
@@ -81,25 +80,22 @@ class Archived(NamedTuple):
         )
 
 
-class ArchiveState(NamedTuple):
-    """The state of a stream's archive: ``entries`` in ``files``. ``waiting`` entries are not archived yet.
+@dataclass(frozen=True)
+class ArchiveState:
+    """The archive of one stream: its last id, and its number of entries, bytes and files.
 
-    ``holds`` are the reasons for which entries are kept; the first one limits a trim. It is empty if the
-    stream is never trimmed.
+    ``waiting`` entries are not archived yet. Entries below ``trimmable`` are not needed in the stream; that one is, by
+    ``needed_by``. Both are None if the stream is never trimmed.
     """
 
     stream: str
-    end: StreamID
+    end: str
     entries: int
     bytes: int
     files: int
     waiting: int
-    holds: tuple[Hold, ...]
-
-    @property
-    def bound(self) -> StreamID | None:
-        """The smallest id that is still needed; entries before it can be trimmed."""
-        return self.holds[0].first if self.holds else None
+    trimmable: str | None = None
+    needed_by: str | None = None
 
 
 class Archiver:
@@ -141,7 +137,7 @@ class Archiver:
                 plans = planner(store)
                 if not manifest.segments() and store.state(stream) is None:
                     continue  # the stream never existed
-                with _locked(manifest):
+                with locked(manifest.state / "lock", lambda _pid: _in_use(manifest)):  # noqa: B023 - called now
                     if was_killed(manifest):
                         remove_unfinished(manifest)
                     with unfinished(manifest):
@@ -173,11 +169,11 @@ class Archiver:
                 manifest = Manifest(self._path, stream)
                 state, end = store.state(stream), manifest.end.id
                 waiting = planner(store).count(stream, end, state.last_id) if state else 0
-                holds: list[Hold] = []
+                found = ArchiveState(stream, str(end), *total(manifest.segments()), waiting)
                 if self._trimming is not None:
-                    holds = Trimmer(store, manifest, self._trimming).holds()
-                sizes = total(manifest.segments())
-                yield ArchiveState(stream, end, *sizes, waiting, tuple(holds))
+                    first, who = Trimmer(store, manifest, self._trimming).holds()[0]
+                    found = replace(found, trimmable=str(first), needed_by=who)
+                yield found
         finally:
             store.close()
 
@@ -303,14 +299,5 @@ def write_part(task: _Task) -> list[ArchiveFile] | _Failed:
         )
 
 
-@contextmanager
-def _locked(manifest: Manifest) -> Iterator[None]:
-    manifest.state.mkdir(parents=True, exist_ok=True)
-    with (manifest.state / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreInUse(
-                f"another run is archiving to {manifest.directory}; wait until it has ended"
-            ) from None
-        yield
+def _in_use(manifest: Manifest) -> StoreInUse:
+    return StoreInUse(f"another run is archiving to {manifest.directory}; wait until it has ended")

@@ -7,32 +7,23 @@ can always be replayed, even if its entries were trimmed between two attempts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from headwater.spark.archive.planning import ArchivePlanner
 from headwater.spark.archive.store import ArchiveStore
-from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning.planning import Planner
 from headwater.spark.core.positions import Position
 from headwater.spark.core.ranges import EntryRange
 from headwater.spark.core.store import SourceStore
-from headwater.spark.decoding.columns import RowShape
+from headwater.spark.decoding.backend import Backend
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True)
-class ArchiveBackend:
-    """Reads archived entries and the server's entries, each entry once.
-
-    It implements `log_mode.backend.Backend`.
-    """
-
-    options: SourceOptions
-    shape: RowShape
+class ArchiveBackend(Backend):
+    """Reads archived entries and the server's entries, each entry once."""
 
     def connect(self) -> tuple[SourceStore, Planner]:
         store = ArchiveStore(self.options)

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headwater.common.model import StreamID
-from headwater.messages import is_reserved
+from headwater.messages.keys import is_reserved
 from headwater.spark.archive.contents import ArchiveFile, RowGroup
 from headwater.spark.core.durable import sync, sync_all
 from headwater.spark.core.options import SourceOptions
@@ -88,7 +88,6 @@ class PartWriter:
         options: SourceOptions,
         *,
         group_entries: int = GROUP_ENTRIES,
-        file_bytes: int = FILE_BYTES,
     ) -> None:
         shape = StructType([*typed.fields, StructField(_RESCUED, StringType())])
         self._builder = RowBuilder(RowShape.of(shape, options), stream, keep_unknown=False)
@@ -101,9 +100,7 @@ class PartWriter:
                 pa.field("fields", FIELDS, nullable=False),
             ]
         )
-        self._writer = DayWriter(
-            directory, self._schema, group_entries=group_entries, file_bytes=file_bytes
-        )
+        self._writer = DayWriter(directory, self._schema, group_entries=group_entries)
 
     def write(self, pages: Iterable[Page]) -> list[ArchiveFile]:
         """Write and sync ``pages``; return the files."""
@@ -146,13 +143,11 @@ class DayWriter:
         schema: pa.Schema,
         *,
         group_entries: int = GROUP_ENTRIES,
-        file_bytes: int = FILE_BYTES,
     ) -> None:
         self.files: list[ArchiveFile] = []
         self._directory = directory
         self._schema = schema
         self._group_entries = group_entries
-        self._file_bytes = file_bytes
         self._day = ""
         self._file: _OpenFile | None = None
         self._group: list[pa.RecordBatch] = []
@@ -204,7 +199,7 @@ class DayWriter:
             ),
         )
         self._group, self._marks, self._entries, self._weight = [], [], 0, 0
-        if self._file.bytes >= self._file_bytes:
+        if self._file.bytes >= FILE_BYTES:
             self._close()
 
     def _close(self) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headwater.common.model import IDRange, StreamID
 from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.row_groups import Place, ids_of
+from headwater.spark.core.positions import BEGINNING, Position
 
 _GROUPS_KEPT = 8
 _LISTS_KEPT = 16
@@ -36,6 +37,11 @@ class Index:
         self._before = [0, *accumulate(one.entries for _segment, one in self._lists)]
         self._groups = lru_cache(_LISTS_KEPT)(self._read_groups)
         self._ids = lru_cache(_GROUPS_KEPT)(self._read_ids)
+
+    @property
+    def end(self) -> Position:
+        """The archive's end."""
+        return self.segments[-1].end if self.segments else BEGINNING
 
     @property
     def entries(self) -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from headwater.common.model import IDRange, StreamID
@@ -29,21 +28,13 @@ from headwater.spark.core.planning.planning import (
     Wanted,
     part_sizes,
 )
-from headwater.spark.core.positions import BEGINNING, Position, ReadSpan, after
+from headwater.spark.core.positions import Position, ReadSpan, after
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class _Archive:
-    """An archive at one moment."""
-
-    index: Index
-    end: Position
-
-
-_Archives = Mapping[str, _Archive]
-"""Streams, each with its archive."""
+_Archives = Mapping[str, Index]
+"""Streams, each with the index of its archive at one moment."""
 
 _ATTEMPTS: Final = 100
 """Maximum number of attempts to plan. An archive rarely grows while its stream is planned, which takes milliseconds."""
@@ -52,7 +43,7 @@ _ATTEMPTS_TOGETHER: Final = 3
 """Number of attempts to plan streams together: many take longer, so that some archive may grow each time."""
 
 
-class ArchivePlanner:
+class ArchivePlanner(Planner):
     """A `Planner` for archives and streams. Each method reads both as of one moment (`_while_unchanged`), and sends
     the requests for many streams together."""
 
@@ -60,9 +51,6 @@ class ArchivePlanner:
         self._store = store
         self._stream: Planner = planner(store)
         self._indexes: dict[str, Index] = {}
-
-    def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        return self.look_at_all({stream: (position, upto)})[stream]
 
     def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
         def ask(archives: _Archives) -> dict[str, Look | None]:
@@ -83,12 +71,12 @@ class ArchivePlanner:
         self,
         stream: str,
         look: Look | None,
-        archive: _Archive,
+        archive: Index,
         position: Position,
         upto: Position | None,
     ) -> Look | None:
         """Add the archive's entries after ``position`` to ``look``, which covers the stream after its archive."""
-        index, end = archive.index, archive.end
+        end = archive.end
         if look is None:
             state = archived_state(self._store.manifest(stream))
             if state is None:
@@ -96,15 +84,12 @@ class ArchivePlanner:
             look = Look(state, state.last_id, 0, 0)
         elif look.state.last_id < end.id:
             raise set_back_behind(self._store.manifest(stream), look.state)
-        archived = index.count(position.id, end.id)
+        archived = archive.count(position.id, end.id)
         if upto is None or upto.id >= end.id:
             return look._replace(total=look.total + archived, taken=look.taken + archived)
         to = max(position.id, upto.id)
-        taken = index.count(position.id, to)
+        taken = archive.count(position.id, to)
         return look._replace(to=upto.id, total=look.total + archived, taken=taken)
-
-    def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
-        return self.limit_all({stream: (position, look, count)})[stream]
 
     def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
         def ask(archives: _Archives) -> dict[str, Look | None]:
@@ -112,11 +97,11 @@ class ArchivePlanner:
             rests: dict[str, tuple[Position, Look, int]] = {}
             counts: dict[str, int] = {}
             for stream, archive in archives.items():
-                index, end = archive.index, archive.end
+                end = archive.end
                 position, look, count = wanted[stream]
-                archived = counts[stream] = index.count(position.id, min(end.id, look.to))
+                archived = counts[stream] = archive.count(position.id, min(end.id, look.to))
                 if archived >= count:
-                    to = index.id_at(index.rank(position.id) + count)
+                    to = archive.id_at(archive.rank(position.id) + count)
                     found[stream] = look._replace(to=to, taken=count)
                     continue
                 live = look._replace(total=look.total - archived, taken=look.taken - archived)
@@ -128,9 +113,6 @@ class ArchivePlanner:
             return found
 
         return self._while_unchanged(wanted, ask)
-
-    def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
-        return self.cut_all({stream: (span, parts)})[stream]
 
     def cut_all(self, spans: Mapping[str, tuple[ReadSpan, int]]) -> dict[str, CutRange]:
         def ask(archives: _Archives) -> dict[str, CutRange]:
@@ -171,7 +153,7 @@ class ArchivePlanner:
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         def ask(archives: _Archives) -> dict[str, int]:
             end = archives[stream].end.id
-            archived = archives[stream].index.count(start, min(to, end))
+            archived = archives[stream].count(start, min(to, end))
             return {stream: archived + self._stream.count(stream, max(start, end), to)}
 
         return self._while_unchanged([stream], ask)[stream]
@@ -191,7 +173,7 @@ class ArchivePlanner:
                 for stream in left:
                     answers |= self._while_unchanged([stream], ask)
                 return answers
-            archives = {stream: self._archive(stream) for stream in left}
+            archives = {stream: self._index(stream) for stream in left}
             answers |= ask(archives)
             left = [
                 stream
@@ -205,13 +187,13 @@ class ArchivePlanner:
             "less often"
         )
 
-    def _archive(self, stream: str) -> _Archive:
+    def _index(self, stream: str) -> Index:
         """Return the archive as it is now; make its index only if the segments have changed."""
         manifest = self._store.manifest(stream)
         index = self._indexes.get(stream)
         if index is None or index.segments is not manifest.segments():
             index = self._indexes[stream] = Index(manifest)
-        return _Archive(index, index.segments[-1].end if index.segments else BEGINNING)
+        return index
 
 
 def _later(one: Position, other: Position) -> Position:
@@ -219,10 +201,9 @@ def _later(one: Position, other: Position) -> Position:
     return max(one, other, key=lambda position: position.id)
 
 
-def _archived_cut(archive: _Archive, span: ReadSpan, parts: int) -> list[tuple[IDRange, int]]:
+def _archived_cut(index: Index, span: ReadSpan, parts: int) -> list[tuple[IDRange, int]]:
     """Split the archive's part of ``span`` into ranges; their number is its share of ``parts``."""
-    index = archive.index
-    to = min(span.end.id, archive.end.id)
+    to = min(span.end.id, index.end.id)
     archived = index.count(span.start.id, to)
     if not archived:
         return []

@@ -135,7 +135,7 @@ class Trimmer:
         yield Hold(_next(self._manifest.end.id), "the archive, which ends before it")
         if self._trimming.keep_ms:
             kept = max(0, self._now_ms() - self._trimming.keep_ms)
-            yield Hold(StreamID(kept, 0), "keep")
+            yield Hold(StreamID(kept, 0), "the setting keep")
 
     def _groups(self) -> Iterator[Hold]:
         stream = self._manifest.stream
@@ -146,17 +146,10 @@ class Trimmer:
             name = repr(as_text(values["name"]))
             delivered = StreamID.parse(values["last-delivered-id"])
             yield Hold(_next(delivered), f"group {name}, to which it was not delivered")
-            count, smallest = self._pending(stream, values["name"])
+            # Bytes, because redis-py changes the form of the reply if the command's name is a str.
+            count, smallest, *_ = self._store.ask(b"XPENDING", stream, values["name"])
             if count:
-                yield Hold(smallest, f"group {name}, in which it is pending")
-
-    def _pending(self, stream: str, group: str | bytes) -> tuple[int, StreamID]:
-        reply = self._store.ask("XPENDING", stream, group)
-        # redis-py returns the summary as a dict.
-        count, smallest = (
-            (reply["pending"], reply["min"]) if isinstance(reply, dict) else (reply[0], reply[1])
-        )
-        return int(count), StreamID.parse(smallest) if count else MAX_ID
+                yield Hold(StreamID.parse(smallest), f"group {name}, in which it is pending")
 
     def _queries(self) -> Iterator[Hold]:
         for query, age_ms in self._awaited():

@@ -5,16 +5,12 @@ XINFO STREAM returns the first and the last entry too, which may have megabytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from headwater.common.model import StreamID
 from headwater.groups.protocol.operation import Script
 from headwater.spark.core.positions import StreamState
-from headwater.spark.core.replies import as_dict
-
-if TYPE_CHECKING:
-    import redis
 
 _COLLECT: Final = """
 local found, bytes = {}, 0
@@ -53,50 +49,6 @@ return {#found, redis.sha1hex(table.concat(lines, ','))}
 """
 )
 """Returns the number of keys for which `SCRIPT` would return counters, and a digest of these counters."""
-
-
-class CounterReader:
-    """Reads the state of single streams, as cheaply as the server and the user's rights allow."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        self._client = client
-        self._script = client.register_script(SCRIPT.text)
-        self._ask: Callable[[str], Any] | None = None
-
-    def state(self, stream: str) -> StreamState | None:
-        """Return the state of a stream; None if the key does not exist. Raises redis-py's errors."""
-        import redis
-
-        if self._ask is None:
-            self._ask = self._by_command if self._knows_command() else self._by_script
-        try:
-            found = states_of(self._ask(stream))
-        except redis.ResponseError:  # not permitted: XINFO STREAM may be
-            found = None
-        if found is not None:
-            return found[0]
-        try:
-            return state_in(as_dict(self._client.execute_command("XINFO STREAM", stream)))
-        except redis.ResponseError as error:
-            if "no such key" in str(error):
-                return None
-            raise
-
-    def _knows_command(self) -> bool:
-        """Return whether the server has XCOUNTERS. Trying it would count as an error on other servers."""
-        import redis
-
-        try:
-            reply: Any = self._client.execute_command("COMMAND INFO", "XCOUNTERS")
-        except redis.ResponseError:
-            return False
-        return is_known(reply)
-
-    def _by_command(self, stream: str) -> Any:
-        return self._client.execute_command("XCOUNTERS", stream)
-
-    def _by_script(self, stream: str) -> Any:
-        return self._script(keys=[stream])
 
 
 def is_known(reply: Any) -> bool:

@@ -1,16 +1,18 @@
 """Files that survive a power loss: writes are synced, a file is replaced in one step, and a log contains
-only complete lines.
+only complete lines. Locks between processes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from headwater.errors import HeadwaterError
 from headwater.journal.disk.system import sync_directory
 
 _TAIL_BYTES: Final = 64 * 1024
@@ -26,6 +28,24 @@ def replacing(path: Path) -> Iterator[Path]:
         sync(temporary)
     temporary.replace(path)
     sync(path.parent)
+
+
+@contextmanager
+def locked(lock: Path, error: Callable[[str], HeadwaterError]) -> Iterator[None]:
+    """Lock the file ``lock``, which is created. If another process has it, raise the ``error`` for its id."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    number = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(number, 20).decode("ascii", "replace").strip() or "another process"
+            raise error(holder) from None
+        os.ftruncate(number, 0)
+        os.pwrite(number, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(number)  # also releases the lock, like any end of the process
 
 
 def sync(path: Path) -> None:

@@ -78,11 +78,6 @@ def committed(client: redis.Redis, stream: str) -> list[Committed]:
     return sorted(found, key=lambda one: (one.id, one.query))
 
 
-def forget(client: redis.Redis, stream: str, *queries: str) -> int:
-    """Delete the lines of ``queries``, which will not run again; return the number that existed."""
-    return client.hdel(queries_key(stream), *queries) if queries else 0
-
-
 class Register:
     """Writes the lines of one running query."""
 

@@ -55,9 +55,9 @@ _SEARCH_KEYS: Final = 1000
 class SourceStore:
     """A server, as planning uses it."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, client: redis.Redis | None = None) -> None:
         self.options = options
-        self.client = connect(options.url)
+        self.client = client or connect(options.url)
         self.clustered = is_cluster(options.url)
         """True if the streams are on several nodes."""
         self._splits: bool | None = None
@@ -279,6 +279,32 @@ class SourceStore:
             counted += self.run_all(counters.SCRIPT, [(streams[len(counted) :], ())])[0]
         return counted
 
+    def idle_counters(self, streams: Sequence[str]) -> list[Any] | None:
+        """Return a value that differs from the previous one if the streams or their counters do; None if the server
+        refused."""
+        seen: list[Any] = [streams]
+        try:
+            for names in batched(streams, COUNTED_TOGETHER):
+                if self.splits:
+                    seen += self.ask(b"XCOUNTERS", *names)
+                elif self.clustered:
+                    seen += self.script_counters(names)
+                else:
+                    seen += self._digests(names)
+        except Disconnected:
+            raise
+        except HeadwaterError:
+            return None
+        return seen
+
+    def _digests(self, streams: Sequence[str]) -> list[Any]:
+        digests: list[Any] = []
+        counted = 0
+        while counted < len(streams):
+            digests += self.run_all(counters.DIGEST, [(streams[counted:], ())])
+            counted += int(digests[-1][0])
+        return digests
+
     def read_state(self, stream: str, reply: Any) -> StreamState | None:
         """Parse a reply of XINFO STREAM. Raises `DeclarationError` for a key that is not a stream."""
         if isinstance(reply, Exception):
@@ -290,7 +316,7 @@ class SourceStore:
                 raise DeclarationError(
                     f"stream: the key {stream!r} holds a {as_text(kind)}, not a stream"
                 )
-            raise HeadwaterError(f"{redacted(self.options.url)} answered: {text}")
+            raise HeadwaterError(f"{redacted(self.options.url)} answered: {text}") from reply
         state = counters.state_in(as_dict(reply))
         if state is None:
             raise HeadwaterError(
@@ -302,7 +328,7 @@ class SourceStore:
 
     def unknown(self, stream: str) -> DeclarationError:
         """Return the error for a named stream that does not exist, with the nearest existing name."""
-        near = get_close_matches(stream, self._some_streams(), n=1, cutoff=0.5)
+        near = get_close_matches(stream, self.some_streams(), n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return DeclarationError(
             f"stream: there is no stream {stream!r} at {redacted(self.options.url)}.{hint} A pattern "
@@ -310,7 +336,7 @@ class SourceStore:
             "$ MKSTREAM creates an empty one."
         )
 
-    def _some_streams(self) -> list[str]:
+    def some_streams(self) -> list[str]:
         """Return the names of streams that a bounded search finds."""
         found: list[str] = []
         cursor = 0

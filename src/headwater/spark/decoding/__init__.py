@@ -1,5 +1,6 @@
 """Decodes the bytes of an XRANGE reply into Arrow record batches, in an executor.
 
+backend                  plans in the driver and reads in executors; the archive has another one
 reading                  reads the pages of one partition as record batches
 page_source              the connection from which pages are read
 reply, cutting           parse a reply; cutting, which is compiled, splits its bytes

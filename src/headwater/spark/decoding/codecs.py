@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from headwater.errors import DecodeError
-from headwater.messages import DATA_FIELD
+from headwater.messages.codecs import DATA_FIELD
 from headwater.messages.faststream import FASTSTREAM_FIELD, faststream_body
 from headwater.messages.fields import text
 from headwater.spark.core.options import Codec

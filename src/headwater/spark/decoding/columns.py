@@ -43,7 +43,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.errors import DeclarationError
-from headwater.messages import is_reserved
+from headwater.messages.keys import is_reserved
 from headwater.spark.core.entry_column import ENTRY_COLUMN, ENTRY_TYPE, is_entry
 from headwater.spark.core.options import Codec, Mode, SourceOptions
 

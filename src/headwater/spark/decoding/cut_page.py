@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from headwater.messages import is_reserved
+from headwater.messages.keys import is_reserved
 from headwater.spark.decoding.cutting import ReplyCutter, repeated
 from headwater.spark.decoding.page import Page, Pairs
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import ProtocolError
-from headwater.messages import is_reserved
+from headwater.messages.keys import is_reserved
 from headwater.spark.decoding import numbers
 
 Pairs = tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]

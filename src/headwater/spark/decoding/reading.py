@@ -159,8 +159,6 @@ def _following(asked: Request, page: Page, weight: int) -> Request | None:
     return Request(asked.stream, IDRange(after(last), asked.ids.end), count)
 
 
-_log = logging.getLogger("headwater.spark")
-
 # --- executors without the compiled modules -------------------------------------------------------
 #
 # ``--py-files`` ships a zip, from which extension modules cannot be imported. There is no warning if HEADWATER_PURE is

@@ -28,9 +28,10 @@ from headwater.groups.protocol.operation import (
     single,
 )
 from headwater.groups.reading.claiming import MemberReader, owned
+from headwater.groups.reports.pending import known_lag
 from headwater.groups.settling.session import GroupSession
 from headwater.groups.settling.settling import How, Settlement, renew, settle
-from headwater.messages import dead_letter_stream, group_settings_key
+from headwater.messages.keys import dead_letter_stream, group_settings_key
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.store import SourceStore
 from headwater.spark.group_mode.offsets import Portion
@@ -253,7 +254,7 @@ class Membership:
             if group[b"name"].decode("utf-8", "replace") == self.group:
                 return {
                     "delivered": group[b"last-delivered-id"].decode(),
-                    "lag": group[b"lag"],
+                    "lag": known_lag(group),
                     "pending": group[b"pending"],
                 }
         return {}

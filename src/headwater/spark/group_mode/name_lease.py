@@ -11,7 +11,6 @@ Rule 2. The lease only prevents confusion. Settlements are owner-checked, so a q
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
@@ -24,8 +23,6 @@ from headwater.groups.protocol.operation import Script, run
 
 if TYPE_CHECKING:
     import redis
-
-_log = logging.getLogger("headwater.spark")
 
 _IF_MINE: Final = Script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from headwater.common.model import MIN_ID
 from headwater.groups.protocol.operation import GroupVanished
-from headwater.messages import reader_key
+from headwater.messages.keys import reader_key
 from headwater.spark.core.connection import connect, patiently
 from headwater.spark.core.idle import IdlePauses
 from headwater.spark.core.options import SourceOptions

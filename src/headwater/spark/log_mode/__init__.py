@@ -2,7 +2,6 @@
 
     offsets              the offset, which describes a batch
     partitions           the beginning of a query, and the tasks of a batch
-    backend              the source of the entries: the server, or an archive and the server
     batch, streaming     the readers that Spark calls
 
 Entries are counted by core/planning/ and checked for completeness by core/completeness.py.

@@ -13,14 +13,10 @@ from headwater.errors import DeclarationError
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning.planning import Planner
 from headwater.spark.core.positions import Position, ReadSpan, before
-from headwater.spark.core.ranges import EntryRange, EntryTask
+from headwater.spark.core.ranges import EntryTask
 from headwater.spark.core.store import SourceStore
-from headwater.spark.log_mode.backend import Backend, read_task
-from headwater.spark.log_mode.partitions import (
-    division_of,
-    starting_positions,
-    tasks_of,
-)
+from headwater.spark.decoding.backend import Backend
+from headwater.spark.log_mode.partitions import divided, starting_positions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,16 +64,8 @@ class BatchReader(DataSourceReader):
         store, plans = self._backend.connect()
         try:
             spans = batch_spans(self._options, store, plans, self._window)
-            division = division_of(spans, self._options)
-            cuts = plans.cut_all(
-                {stream: (span, division.parts(span.entries)) for stream, span in spans.items()}
-            )
-            ranges = [
-                EntryRange(stream, ids, count)
-                for stream, cut in cuts.items()
-                for ids, count in cut.parts
-            ]
-            return tasks_of(ranges, division)
+            _cuts, tasks = divided(plans, spans, self._options)
+            return tasks
         finally:
             store.close()
 
@@ -85,7 +73,7 @@ class BatchReader(DataSourceReader):
         """Yield the rows of one partition, in an executor."""
         if not isinstance(partition, EntryTask):
             return iter(())  # Spark's own partition, if there is nothing to read
-        return read_task(self._backend, partition)
+        return self._backend.read_task(partition)
 
 
 def batch_spans(

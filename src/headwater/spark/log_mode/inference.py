@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.errors import DeclarationError, HeadwaterError
-from headwater.messages import is_reserved
+from headwater.messages.keys import is_reserved
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning.planners import planner
 from headwater.spark.core.planning.planning import Planner
@@ -106,16 +106,8 @@ def _entries(
     parts = plans.cut(stream, span, min(_PARTS, wanted)).parts
     for place, (ids, _count) in enumerate(parts):
         count = wanted * (place + 1) // len(parts) - wanted * place // len(parts)
-        reply: Any = store.ask("XRANGE", stream, str(ids.start), str(ids.end), "COUNT", count)
-        for id_, body in reply:
-            yield id_, _flat(body)
-
-
-def _flat(body: Any) -> list[bytes]:
-    """Return names and values in turn, as on the wire; redis-py may have paired them."""
-    if isinstance(body, dict):
-        return [part for pair in body.items() for part in pair]
-    return list(body)
+        # Bytes, because redis-py changes the form of the reply if the command's name is a str.
+        yield from store.ask(b"XRANGE", stream, str(ids.start), str(ids.end), "COUNT", count)
 
 
 def _typed_fields(options: SourceOptions, page: Page) -> dict[str, DataType]:

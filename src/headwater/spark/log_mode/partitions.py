@@ -8,7 +8,7 @@ from pyspark.sql.datasource import InputPartition
 
 from headwater.common.model import MIN_ID, StreamID
 from headwater.spark.core.options import SourceOptions
-from headwater.spark.core.planning.planning import Planner
+from headwater.spark.core.planning.planning import CutRange, Planner
 from headwater.spark.core.positions import BEGINNING, Position, ReadSpan, before
 from headwater.spark.core.ranges import EntryRange, EntryTask
 from headwater.spark.core.store import SourceStore
@@ -53,11 +53,15 @@ def _before(start: StreamID | str) -> StreamID:
     return MIN_ID if start == MIN_ID else before(start)
 
 
-def division_of(spans: Mapping[str, ReadSpan], options: SourceOptions) -> Division:
-    """Return the division of a batch into tasks."""
-    return Division.of(sum(span.entries for span in spans.values()), options)
-
-
-def tasks_of(ranges: Sequence[EntryRange], division: Division) -> list[InputPartition]:
-    """Return the tasks that read ``ranges``."""
-    return [EntryTask(tuple(group)) for group in division.packed(ranges)]
+def divided(
+    plans: Planner, spans: Mapping[str, ReadSpan], options: SourceOptions
+) -> tuple[dict[str, CutRange], list[InputPartition]]:
+    """Divide a batch into tasks; return the parts of each stream's span, and the tasks that read them."""
+    division = Division.of(sum(span.entries for span in spans.values()), options)
+    cuts = plans.cut_all(
+        {stream: (span, division.parts(span.entries)) for stream, span in spans.items()}
+    )
+    ranges = [
+        EntryRange(stream, ids, count) for stream in spans for ids, count in cuts[stream].parts
+    ]
+    return cuts, [EntryTask(tuple(group)) for group in division.packed(ranges)]

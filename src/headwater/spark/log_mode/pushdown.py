@@ -19,7 +19,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -33,7 +33,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from headwater.common.model import MAX_ID, MAX_U64, MIN_ID, StreamID
+from headwater.common.model import MAX_ID, MAX_U64, MIN_ID, IDRange, StreamID
 from headwater.spark.decoding.page import MAX_TIMESTAMP_MS
 from headwater.spark.log_mode.batch import BatchReader
 
@@ -41,14 +41,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
-class Bounds(NamedTuple):
-    """A range of ids, both ends included; empty if ``first > last``."""
-
-    first: StreamID = MIN_ID
-    last: StreamID = MAX_ID
-
-
-NOTHING: Final = Bounds(MAX_ID, MIN_ID)
+_ALL: Final = IDRange(MIN_ID, MAX_ID)
+NOTHING: Final = IDRange(MAX_ID, MIN_ID)
 _LAST_TIMED: Final = StreamID(MAX_TIMESTAMP_MS, MAX_U64)
 """The last id with a timestamp. For later ids the column is null, and so is every comparison with it."""
 
@@ -88,37 +82,37 @@ class PushdownReader(BatchReader):
         return True
 
 
-def id_bounds(one: Filter) -> tuple[Bounds, bool]:
+def id_bounds(one: Filter) -> tuple[IDRange, bool]:
     """Return bounds on the rows that a filter on ``id`` keeps, and whether it keeps all rows within them."""
     if isinstance(one, IsNotNull):
-        return Bounds(), True
+        return _ALL, True
     values = _equal_to_one_of(one)
     if values is None:
-        return Bounds(), False
+        return _ALL, False
     ids = [id_ for id_ in map(_id, values) if id_ is not None]
-    return (Bounds(min(ids), max(ids)) if ids else NOTHING), len(set(ids)) <= 1
+    return (IDRange(min(ids), max(ids)) if ids else NOTHING), len(set(ids)) <= 1
 
 
-def timestamp_bounds(one: Filter) -> tuple[Bounds, bool]:
+def timestamp_bounds(one: Filter) -> tuple[IDRange, bool]:
     """Return the same as `id_bounds`, for a filter on ``timestamp``.
 
     A timestamp has microseconds and an id has milliseconds, so a timestamp between two milliseconds is
     above one and below the next.
     """
     if isinstance(one, IsNotNull):
-        return Bounds(MIN_ID, _LAST_TIMED), True
+        return IDRange(MIN_ID, _LAST_TIMED), True
     values = _equal_to_one_of(one)
     if values is not None:
         moments = [_microseconds(value) for value in values]
         if None in moments:
-            return Bounds(), False
+            return _ALL, False
         whole = {us // 1000 for us in moments if us is not None and us % 1000 == 0 and us >= 0}
         if not whole:
             return NOTHING, True
         return _milliseconds(min(whole), max(whole)), len(whole) == 1
     us = _microseconds(getattr(one, "value", None))
     if us is None:
-        return Bounds(), False
+        return _ALL, False
     floor, ceiling = us // 1000, -(-us // 1000)
     if isinstance(one, GreaterThan):
         return _milliseconds(floor + 1, MAX_TIMESTAMP_MS), True
@@ -128,14 +122,14 @@ def timestamp_bounds(one: Filter) -> tuple[Bounds, bool]:
         return _milliseconds(0, ceiling - 1), True
     if isinstance(one, LessThanOrEqual):
         return _milliseconds(0, floor), True
-    return Bounds(), False
+    return _ALL, False
 
 
-def _milliseconds(first: int, last: int) -> Bounds:
+def _milliseconds(first: int, last: int) -> IDRange:
     """Return the ids from one millisecond to another, both included."""
     if last < 0 or first > last:
         return NOTHING
-    return Bounds(StreamID(max(0, first), 0), min(StreamID(last, MAX_U64), _LAST_TIMED))
+    return IDRange(StreamID(max(0, first), 0), min(StreamID(last, MAX_U64), _LAST_TIMED))
 
 
 def _equal_to_one_of(one: Filter) -> tuple[Any, ...] | None:

@@ -31,14 +31,14 @@ from headwater.spark.core.completeness import (
     set_back,
     was_set_back,
 )
-from headwater.spark.core.idle import IdleCounters, IdlePauses
+from headwater.spark.core.idle import IdlePauses
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning.planning import Look, Planner
 from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
 from headwater.spark.core.queries import Register
-from headwater.spark.core.ranges import EntryRange, EntryTask
+from headwater.spark.core.ranges import EntryTask
 from headwater.spark.core.store import SourceStore
-from headwater.spark.log_mode.backend import Backend, read_task
+from headwater.spark.decoding.backend import Backend
 from headwater.spark.log_mode.offsets import (
     Offset,
     end_offset,
@@ -49,11 +49,7 @@ from headwater.spark.log_mode.offsets import (
     spans_of,
     streams_of,
 )
-from headwater.spark.log_mode.partitions import (
-    division_of,
-    starting_positions,
-    tasks_of,
-)
+from headwater.spark.log_mode.partitions import divided, starting_positions
 from headwater.spark.log_mode.removed import finding_of, is_continued, remembered
 from headwater.spark.log_mode.rest import Rest
 
@@ -84,7 +80,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._checked = False
         self._pauses = IdlePauses()
         self._rest = Rest()
-        self._idle_counters = IdleCounters()
         self._idle = False
         """True if the last poll found nothing."""
 
@@ -132,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pauses.wait()
         store, plans = self._open()
         # Only an idle query asks for counters first: they make its next polls cheap.
-        seen = self._idle_counters.now(store, store.recent_streams()) if self._idle else None
+        seen = store.idle_counters(store.recent_streams()) if self._idle else None
         rests = self._rest.lasts(start, seen)
         end = start if rests else self._next(store, plans, start, limit)
         self._idle = end is start
@@ -178,11 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_is_ours(end)
         _store, plans = self._open()
         spans = {stream: span for stream, span in spans_of(end).items() if span.entries}
-        ranges: list[EntryRange] = []
-        division = division_of(spans, self._options)
-        cuts = plans.cut_all(
-            {stream: (span, division.parts(span.entries)) for stream, span in spans.items()}
-        )
+        cuts, tasks = divided(plans, spans, self._options)
         for stream, span in spans.items():
             cut = cuts[stream]
             finding = judge_range(
@@ -195,13 +186,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             if finding:
                 report(finding, self._options)
-            ranges += [EntryRange(stream, ids, count) for ids, count in cut.parts]
-        return tasks_of(ranges, division)
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition, in an executor."""
         assert isinstance(partition, EntryTask), partition
-        return read_task(self._backend, partition)
+        return self._backend.read_task(partition)
 
     def stop(self) -> None:
         """Close the connection; this settles nothing (see the module's docstring)."""

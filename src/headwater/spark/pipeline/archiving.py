@@ -57,7 +57,7 @@ def run_archive(
 
 
 def archive_status(archive: Archive) -> list[ArchiveState]:
-    """Return the state of each stream's archive: its end, its size, and the holds that limit trimming.
+    """Return the state of each stream's archive: its end, its size, and who needs the oldest entries.
 
     Reads manifests and the servers; writes nothing.
     """

@@ -37,7 +37,7 @@ from headwater.spark.pipeline.preflight import check_sources
 from headwater.spark.pipeline.sinks import BatchId
 from headwater.spark.pipeline.spark_session import start_spark
 from headwater.spark.pipeline.table_sinks import TableSinks
-from headwater.spark.pipeline.views import analysed, batched, new_session, streamed, table_frames
+from headwater.spark.pipeline.views import analysed, new_session, table_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -113,12 +113,10 @@ def backfill(
         needed = [
             one for one in pipeline.tables if one in {table, *upstream(table, pipeline.tables)}
         ]
-        followed = new_session(spark, pipeline)
-        frames = table_frames(followed, pipeline, streamed(followed, pipeline), needed)
+        frames = table_frames(new_session(spark, pipeline), pipeline, needed)
         explained(pipeline, f"{place}.sql", lambda: _refuse_stateful(frames[table]))
-        once = new_session(spark, pipeline)
-        options = {name: _options(sources[name], ranges[name]) for name in ranges}
-        frames = table_frames(once, pipeline, batched(once, pipeline, options), needed)
+        once = {name: _options(sources[name], ranges[name]) for name in ranges}
+        frames = table_frames(new_session(spark, pipeline), pipeline, needed, once=once)
         series, record = _record(ranges)
         kept.checkpoint.note_backfill(series, record | {"done": False})
         began = time.monotonic()

@@ -16,16 +16,14 @@ Rule 2. The files in ``headwater/`` belong to the checkpoint: they are removed t
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import PipelineError
-from headwater.spark.core.durable import replacing, sync_all
+from headwater.spark.core.durable import locked, replacing, sync_all
 from headwater.spark.log_mode.offsets import streams_of
 
 _OWN: Final = "headwater"
@@ -35,24 +33,11 @@ Offset = dict[str, Any]
 table_log/source.py."""
 
 
-@contextmanager
-def locked(lock: Path, what: str) -> Iterator[None]:
-    """Lock the file ``lock``, which is created. Raises `PipelineError` if another process has it."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    number = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(number, 20).decode("ascii", "replace").strip() or "another process"
-            raise PipelineError(
-                f"{what} is being written by process {holder}; wait for that process, or end it"
-            ) from None
-        os.ftruncate(number, 0)
-        os.pwrite(number, str(os.getpid()).encode(), 0)
-        yield
-    finally:
-        os.close(number)  # also releases the lock, like any end of the process
+def in_use(process: str) -> PipelineError:
+    """Return the error for a table that ``process`` writes."""
+    return PipelineError(
+        f"the table is being written by process {process}; wait for that process, or end it"
+    )
 
 
 def streams_in(offset: Offset | None) -> set[str]:
@@ -167,11 +152,9 @@ class Checkpoint:
         """Store or replace the record of a backfill."""
         self._write(f"backfills/{series}.json", record)
 
-    @contextmanager
-    def locked(self, what: str) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Lock the table of this checkpoint. Raises `PipelineError` if another process has it."""
-        with locked(self.own / "lock", what):
-            yield
+        return locked(self.own / "lock", in_use)
 
     def _numbers(self, directory: str) -> list[int]:
         try:

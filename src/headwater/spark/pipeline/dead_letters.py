@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.client.redaction import redacted
-from headwater.common.model import MIN_ID, StreamID
+from headwater.common.model import MIN_ID
 from headwater.errors import Disconnected, HeadwaterError, PipelineError
 from headwater.groups.protocol.operation import Operation, run
 from headwater.groups.settling import dead_letters
@@ -23,7 +23,7 @@ from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import opened
 
 if TYPE_CHECKING:
-    from headwater.messages import DeadLetter
+    from headwater.messages.dead import DeadLetter
 
 
 def replay(
@@ -127,16 +127,10 @@ def _give_back(
     state = store.state(stream)
     last = state.last_id if state is not None else MIN_ID
     after = ""
-    while page := _do(store, dead_letters.page(stream, after=after)):
-        letters: list[DeadLetter] = [
-            letter
-            for letter in page
-            if StreamID.parse(letter.id) <= last and (not ids or letter.id in ids)
-        ]
+    while page := _do(store, dead_letters.page(stream, after=after, until=str(last))):
+        letters: list[DeadLetter] = [one for one in page if not ids or one.id in ids]
         outcomes += _do(store, give_back(stream, letters, all_groups=all_groups))
         after = page[-1].id
-        if StreamID.parse(after) >= last:
-            break
     return outcomes
 
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from headwater.common.model import MIN_ID, StreamID
 from headwater.errors import DeclarationError
+from headwater.groups.protocol.operation import mapping
+from headwater.groups.reports.pending import known_lag
 from headwater.spark.core.options import SourceOptions, parse_options
 from headwater.spark.core.positions import Position, StreamState
-from headwater.spark.core.replies import as_dict, as_text
+from headwater.spark.core.replies import as_text
 from headwater.spark.core.store import SourceStore
 from headwater.spark.log_mode.offsets import positions_of
 from headwater.spark.pipeline.checkpoints import Offset
@@ -78,22 +80,16 @@ def lags_of(source: Source, offset: Offset | None) -> list[Lag]:
     is not a stream).
     """
     with opened(source) as store:
-        return lags_in(store, source, offset)
-
-
-def lags_in(store: SourceStore, source: Source, offset: Offset | None) -> list[Lag]:
-    """Do the same as `lags_of` with an open connection."""
-    return [
-        lag
-        for stream in store.streams()
-        if (state := store.state(stream)) is not None
-        and (lag := _lag(store, source, stream, state, offset)) is not None
-    ]
+        return [
+            _lag(store, source, stream, state, offset)
+            for stream in store.streams()
+            if (state := store.state(stream)) is not None
+        ]
 
 
 def _lag(
     store: SourceStore, source: Source, stream: str, state: StreamState, offset: Offset | None
-) -> Lag | None:
+) -> Lag:
     options = store.options
     if options.group is not None:
         entries, first = _of_group(store, stream, options.group.name, state)
@@ -138,18 +134,17 @@ def _of_log(
 def _of_group(
     store: SourceStore, stream: str, group: str, state: StreamState
 ) -> tuple[int | None, StreamID | None]:
-    for about in store.ask("XINFO GROUPS", stream):
-        values = as_dict(about)
-        if values["name"] != group.encode():
+    # Bytes, because redis-py changes the form of the reply if the command's name is a str.
+    for about in map(mapping, store.ask(b"XINFO", "GROUPS", stream)):
+        if about[b"name"] != group.encode():
             continue
-        pending, lag = int(values["pending"]), values.get("lag")
-        entries = None if lag is None else int(lag) + pending
+        pending, lag = int(about[b"pending"]), known_lag(about)
+        entries = None if lag is None else lag + pending
         if pending:
-            # Bytes, because redis-py changes the form of the reply if the command's name is a str.
             summary = store.ask(b"XPENDING", stream, group)
             if summary[1] is not None:
                 return entries, StreamID.parse(as_text(summary[1]))
-        after = StreamID.parse(as_text(values["last-delivered-id"]))
+        after = StreamID.parse(as_text(about[b"last-delivered-id"]))
         return entries, _first_after(store, stream, after)
     return state.length, _first_after(store, stream, MIN_ID)
 

@@ -5,28 +5,69 @@ Every scrape reads the current `Progress`; this module keeps no counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from headwater.common.prometheus import serve
+from headwater.common.prometheus import Metric, MetricSample, counter, families, gauge, serve
 from headwater.spark.pipeline.progress import Progress, TableProgress
 
-Families = dict[str, tuple[str, Callable[[TableProgress], float]]]
+_TABLE, _LAG = ("table",), ("table", "source", "stream")
 
-_COUNTERS: Final[Families] = {
-    "rows": ("Rows that were written.", lambda t: t.rows),
-    "batches": ("Batches that were written.", lambda t: t.batches),
-    "writing_seconds": ("Time spent writing.", lambda t: t.seconds),
-    "rows_dropped": ("Rows that an expectation dropped.", lambda t: t.dropped),
-    "rows_quarantined": ("Rows that an expectation quarantined.", lambda t: t.quarantined),
+_Values: TypeAlias = Mapping[Metric, Callable[[TableProgress], float]]
+
+_STREAMED: Final[_Values] = {
+    counter("headwater_pipeline_rows", "Rows that were written.", _TABLE): lambda t: t.rows,
+    counter("headwater_pipeline_batches", "Batches that were written.", _TABLE): (
+        lambda t: t.batches
+    ),
+    counter("headwater_pipeline_writing_seconds", "Time spent writing.", _TABLE): (
+        lambda t: t.seconds
+    ),
+    counter(
+        "headwater_pipeline_rows_dropped", "Rows that an expectation dropped.", _TABLE
+    ): lambda t: t.dropped,
+    counter(
+        "headwater_pipeline_rows_quarantined", "Rows that an expectation quarantined.", _TABLE
+    ): lambda t: t.quarantined,
+}
+"""Metrics of tables that are not of mode complete."""
+
+_EVERY: Final[_Values] = {
+    gauge("headwater_pipeline_batch_rows", "Rows of the last batch.", _TABLE): (
+        lambda t: t.batch_rows
+    ),
+    gauge("headwater_pipeline_batch_seconds", "Time that the last batch took.", _TABLE): (
+        lambda t: t.batch_seconds
+    ),
+    gauge(
+        "headwater_pipeline_last_batch_timestamp_seconds",
+        "Unix time at which the last batch was written.",
+        _TABLE,
+    ): lambda t: t.at,
 }
 
-_GAUGES: Final[Families] = {
-    "batch_rows": ("Rows of the last batch.", lambda t: t.batch_rows),
-    "batch_seconds": ("Time that the last batch took.", lambda t: t.batch_seconds),
-    "last_batch_timestamp_seconds": ("Unix time at which the last batch was written.", lambda t: t.at),
+_COMPLETE: Final[_Values] = {
+    gauge("headwater_pipeline_table_rows", "Rows of a table of mode complete.", _TABLE): (
+        lambda t: t.rows
+    ),
 }
+
+_VIOLATIONS: Final = gauge(
+    "headwater_pipeline_violations",
+    "Rows since the run began that violate an expectation; of a complete table, its rows now.",
+    ("table", "expectation"),
+)
+_LAG_ENTRIES: Final = gauge(
+    "headwater_pipeline_lag_entries",
+    "Entries left to read; rows if the source is a table, which has no stream.",
+    _LAG,
+)
+_LAG_SECONDS: Final = gauge(
+    "headwater_pipeline_lag_seconds",
+    "Age of the oldest entry left to read; 0 if there is none.",
+    _LAG,
+)
 
 
 class Collector:
@@ -36,67 +77,25 @@ class Collector:
         self._progress = progress
 
     def collect(self) -> Iterator[Any]:
-        """Yield all families, from one reading of the progress."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        tables = self._progress.tables()
-        streamed = [table for table in tables if table.mode != "complete"]
-        for name, (words, value) in _COUNTERS.items():
-            counter = CounterMetricFamily(f"headwater_pipeline_{name}", words, labels=["table"])
-            for table in streamed:
-                counter.add_metric([table.name], value(table))
-            yield counter
-        for name, (words, value) in _GAUGES.items():
-            gauge = GaugeMetricFamily(f"headwater_pipeline_{name}", words, labels=["table"])
-            for table in tables:
-                gauge.add_metric([table.name], value(table))
-            yield gauge
-        held = GaugeMetricFamily(
-            "headwater_pipeline_table_rows", "Rows of a table of mode complete.", labels=["table"]
+        """Return all families, from one reading of the progress."""
+        several = _VIOLATIONS, _LAG_ENTRIES, _LAG_SECONDS
+        return families(
+            (sample for table in self._progress.tables() for sample in _samples(table)),
+            (*_STREAMED, *_EVERY, *_COMPLETE, *several),
         )
-        for table in tables:
-            if table.mode == "complete":
-                held.add_metric([table.name], table.rows)
-        yield held
-        yield _violations(tables)
-        yield from _lags(streamed)
 
 
-def _violations(tables: list[TableProgress]) -> Any:
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(
-        "headwater_pipeline_violations",
-        "Rows since the run began that violate an expectation; of a complete table, its rows now.",
-        labels=["table", "expectation"],
-    )
-    for table in tables:
-        for expectation, count in table.violations.items():
-            family.add_metric([table.name, expectation], count)
-    return family
-
-
-def _lags(tables: list[TableProgress]) -> Iterator[Any]:
-    from prometheus_client.core import GaugeMetricFamily
-
-    labels = ["table", "source", "stream"]
-    entries = GaugeMetricFamily(
-        "headwater_pipeline_lag_entries",
-        "Entries left to read; rows if the source is a table, which has no stream.",
-        labels=labels,
-    )
-    seconds = GaugeMetricFamily(
-        "headwater_pipeline_lag_seconds",
-        "Age of the oldest entry left to read; 0 if there is none.",
-        labels=labels,
-    )
-    for table in tables:
-        for lag in table.lags:
-            if lag.entries is not None:
-                entries.add_metric([table.name, lag.source, lag.stream or ""], lag.entries)
-            seconds.add_metric([table.name, lag.source, lag.stream or ""], lag.seconds or 0.0)
-    yield entries
-    yield seconds
+def _samples(table: TableProgress) -> Iterator[MetricSample]:
+    own = _COMPLETE if table.mode == "complete" else _STREAMED
+    for metric, value in (*own.items(), *_EVERY.items()):
+        yield MetricSample(metric, (table.name,), value(table))
+    for expectation, count in table.violations.items():
+        yield MetricSample(_VIOLATIONS, (table.name, expectation), count)
+    for lag in () if own is _COMPLETE else table.lags:
+        labels = (table.name, lag.source, lag.stream or "")
+        if lag.entries is not None:
+            yield MetricSample(_LAG_ENTRIES, labels, lag.entries)
+        yield MetricSample(_LAG_SECONDS, labels, lag.seconds or 0.0)
 
 
 @contextmanager

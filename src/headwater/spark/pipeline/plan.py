@@ -16,10 +16,9 @@ from headwater.spark.pipeline.declaration.model import Pipeline, Source, Table
 from headwater.spark.pipeline.errors import explaining, reason
 from headwater.spark.pipeline.lag import Lag, lags_below, opened
 from headwater.spark.pipeline.preflight import check_source
-from headwater.spark.pipeline.recompute import schemas_of_completes
+from headwater.spark.pipeline.recompute import analyse_sql
 from headwater.spark.pipeline.spark_session import start_spark
 from headwater.spark.pipeline.table_sinks import TableSinks
-from headwater.spark.pipeline.views import check_streaming, new_session, streamed, table_frames
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -75,7 +74,8 @@ def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True)
     checkpoints = {name: kept.checkpoint for name, kept in sinks.streamed.items()}
     sources = [_source(pipeline, source, checkpoints) for source in pipeline.sources.values()]
     with explaining(pipeline, "plan"):
-        analysed = _analysed(pipeline, sinks, master) if analyse else None
+        spark = start_spark(pipeline, master=master) if analyse else None
+        analysed = analyse_sql(spark, pipeline, sinks) if spark else None
     tables: list[PlannedTable] = []
     for name, table in pipeline.tables.items():
         kept = sinks.streamed.get(name)
@@ -91,26 +91,7 @@ def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True)
                 lags=[] if kept is None else _unread(pipeline, sinks, name),
             )
         )
-    return Plan(pipeline, None if analysed is None else analysed.master, sources, tables)
-
-
-class _Analysed(NamedTuple):
-    """The result of Spark's analysis: the columns of each table."""
-
-    master: str
-    schemas: Mapping[str, StructType]
-
-
-def _analysed(pipeline: Pipeline, sinks: TableSinks, master: str | None) -> _Analysed:
-    spark = start_spark(pipeline, master=master)
-    streaming = new_session(spark, pipeline)
-    frames = table_frames(
-        streaming, pipeline, streamed(streaming, pipeline), sinks.streamed, sinks.follows
-    )
-    check_streaming(pipeline, frames)
-    schemas: dict[str, StructType] = {name: frame.schema for name, frame in frames.items()}
-    schemas |= schemas_of_completes(new_session(spark, pipeline), pipeline, schemas)
-    return _Analysed(str(spark.sparkContext.master), schemas)
+    return Plan(pipeline, str(spark.sparkContext.master) if spark else None, sources, tables)
 
 
 def _columns(schema: StructType) -> list[tuple[str, str]]:

@@ -59,18 +59,12 @@ def check_source(
                 f"patterns: write one pattern alone, like stream = {stream!r}, or a regular expression for "
                 "several, like streamsPattern = 'orders|late[.].*'."
             )
-        near = get_close_matches(stream, _streams(store), n=1)
+        near = get_close_matches(stream, store.some_streams(), n=1)
         raise PipelineError(
             f"stream: there is no stream {stream!r} at {redacted(store.options.url)}."
             + (f" Did you mean {near[0]!r}?" if near else "")
             + f' Use a pattern for a stream that is created later: "{stream}*".'
         )
-
-
-def _streams(store: SourceStore) -> list[str]:
-    """Return some existing streams, enough to find a misspelt name."""
-    _cursor, keys = store.ask("SCAN", 0, "COUNT", 1000, "TYPE", "stream")
-    return [key.decode("utf-8", "replace") for key in keys]
 
 
 def _read_before(

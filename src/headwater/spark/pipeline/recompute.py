@@ -1,41 +1,54 @@
-"""Makes tables of mode complete from the contents of the tables that they read, in dependency order."""
+"""Analyses the SQL of all tables. Makes tables of mode complete from the contents of the tables that they read, in
+dependency order."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.spark.pipeline.declaration.graph import upstream
 from headwater.spark.pipeline.declaration.model import Pipeline
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.table_sinks import TableSinks
-from headwater.spark.pipeline.views import register_inputs, table_frame
+from headwater.spark.pipeline.views import (
+    check_streaming,
+    new_session,
+    register_inputs,
+    table_frame,
+    table_frames,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 Done = Callable[[str, WriteOutcome, float], None]
 
 
-def schemas_of_completes(
-    spark: SparkSession, pipeline: Pipeline, streamed: Mapping[str, StructType]
-) -> dict[str, StructType]:
-    """Return the columns of every table of mode complete, without reading data.
+class Analysis(NamedTuple):
+    """The frames of streamed tables, the columns of all tables, and a session whose views are finished tables."""
 
-    ``streamed`` are those of the other tables. Raises `PipelineError` for SQL that Spark refuses.
-    """
-    register_inputs(spark, pipeline)
-    schemas = dict(streamed)
-    for name, schema in streamed.items():
-        spark.createDataFrame([], schema).createOrReplaceTempView(name)
-    for name, table in pipeline.tables.items():
-        if not table.streams:
-            schemas[name] = table_frame(spark, pipeline, table).schema
-            spark.createDataFrame([], schemas[name]).createOrReplaceTempView(name)
-    return {name: schema for name, schema in schemas.items() if name not in streamed}
+    frames: dict[str, DataFrame]
+    schemas: dict[str, StructType]
+    batch: SparkSession
+
+
+def analyse_sql(spark: SparkSession, pipeline: Pipeline, sinks: TableSinks) -> Analysis:
+    """Analyse the SQL of all tables without reading data. Raises `PipelineError` for SQL that Spark refuses."""
+    # Names mean streams in one session and finished tables in the other.
+    streaming, batch = new_session(spark, pipeline), new_session(spark, pipeline)
+    frames = table_frames(streaming, pipeline, sinks.streamed, sinks.follows)
+    check_streaming(pipeline, frames)
+    schemas = {name: frame.schema for name, frame in frames.items()}
+    register_inputs(batch, pipeline)
+    for name, schema in schemas.items():
+        batch.createDataFrame([], schema).createOrReplaceTempView(name)
+    for name in sinks.recomputed:
+        schemas[name] = table_frame(batch, pipeline, pipeline.tables[name]).schema
+        batch.createDataFrame([], schemas[name]).createOrReplaceTempView(name)
+    return Analysis(frames, schemas, batch)
 
 
 class Recomputer:

@@ -28,17 +28,11 @@ from headwater.spark.pipeline.expectations import WriteOutcome
 from headwater.spark.pipeline.lag import lags_below
 from headwater.spark.pipeline.preflight import check_sources
 from headwater.spark.pipeline.progress import Progress, lag_text, line_of
-from headwater.spark.pipeline.recompute import Recomputer, schemas_of_completes
+from headwater.spark.pipeline.recompute import Recomputer, analyse_sql
 from headwater.spark.pipeline.sinks import BatchId
 from headwater.spark.pipeline.spark_session import start_spark
 from headwater.spark.pipeline.table_sinks import TableSinks
-from headwater.spark.pipeline.views import (
-    check_streaming,
-    new_session,
-    sources_of,
-    streamed,
-    table_frames,
-)
+from headwater.spark.pipeline.views import sources_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,19 +138,7 @@ class _Run:
             progress.begin(table.name, table.mode)
 
     def run(self, interval: float | None) -> None:
-        # Names mean streams in one session and finished tables in the other.
-        streaming = new_session(self._spark, self._pipeline)
-        frames = table_frames(
-            streaming,
-            self._pipeline,
-            streamed(streaming, self._pipeline),
-            self._sinks.streamed,
-            self._sinks.follows,
-        )
-        check_streaming(self._pipeline, frames)
-        schemas = {name: frame.schema for name, frame in frames.items()}
-        batch = new_session(self._spark, self._pipeline)
-        schemas |= schemas_of_completes(batch, self._pipeline, schemas)
+        frames, schemas, batch = analyse_sql(self._spark, self._pipeline, self._sinks)
         self._recomputer = Recomputer(batch, self._pipeline, self._sinks, schemas, self._remade)
         with ExitStack() as locks:
             self._sinks.prepare(locks)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.pipeline.dead_letters import dead_letter_counts
@@ -16,6 +16,9 @@ from headwater.spark.pipeline.errors import reason
 from headwater.spark.pipeline.lag import Lag, lags_below
 from headwater.spark.pipeline.quality import BatchQuality
 from headwater.spark.pipeline.table_sinks import TableSinks
+
+if TYPE_CHECKING:
+    from headwater.spark.archive.archiver import ArchiveState
 
 
 @dataclass(frozen=True)
@@ -40,29 +43,13 @@ class TableStatus:
 
 
 @dataclass(frozen=True)
-class ArchiveStatus:
-    """The archive of one stream: its last id, and its number of entries, bytes and files.
-
-    ``waiting`` entries are not archived yet; entries below ``trimmable`` are not needed in the stream.
-    """
-
-    stream: str
-    end: str
-    entries: int
-    bytes: int
-    files: int
-    waiting: int
-    trimmable: str | None
-
-
-@dataclass(frozen=True)
 class PipelineStatus:
     """The status of a pipeline. ``dead_letters``: number of records in each dead-letter stream."""
 
     file: str
     tables: tuple[TableStatus, ...]
     dead_letters: dict[str, int]
-    archive: tuple[ArchiveStatus, ...]
+    archive: tuple[ArchiveState, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return the value of ``--json``: entries are counts, times are in seconds."""
@@ -135,23 +122,12 @@ def _lags(pipeline: Pipeline, sinks: TableSinks, table: str) -> Iterable[Lag]:
             raise reason(pipeline, f"{place}.{name}", error) from error
 
 
-def _archive(pipeline: Pipeline) -> tuple[ArchiveStatus, ...]:
+def _archive(pipeline: Pipeline) -> tuple[ArchiveState, ...]:
     if pipeline.archive is None:
         return ()
     from headwater.spark.pipeline.archiving import archive_status
 
     try:
-        return tuple(
-            ArchiveStatus(
-                stream=one.stream,
-                end=str(one.end),
-                entries=one.entries,
-                bytes=one.bytes,
-                files=one.files,
-                waiting=one.waiting,
-                trimmable=None if one.bound is None else str(one.bound),
-            )
-            for one in archive_status(pipeline.archive)
-        )
+        return tuple(archive_status(pipeline.archive))
     except HeadwaterError as error:
         raise reason(pipeline, "archive", error) from error

@@ -6,17 +6,18 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from headwater.errors import PipelineError
-from headwater.spark.pipeline.checkpoints import Checkpoint, Offset, locked
+from headwater.spark.core.durable import locked
+from headwater.spark.pipeline.checkpoints import Checkpoint, Offset, in_use
 from headwater.spark.pipeline.declaration.graph import sources_below, upstream
 from headwater.spark.pipeline.declaration.model import Pipeline, Table
 from headwater.spark.pipeline.errors import explained
 from headwater.spark.pipeline.expectations import WriteOutcome, write_checked
 from headwater.spark.pipeline.quality import QualityLog
 from headwater.spark.pipeline.sinks import AppendSink, BatchId, CompleteSink
-from headwater.spark.pipeline.sinks.delta import DeltaAppend
+from headwater.spark.pipeline.sinks.console import Console
+from headwater.spark.pipeline.sinks.delta import DeltaAppend, DeltaComplete, DeltaUpdate
 from headwater.spark.pipeline.sinks.layout import check_directory, is_utc, moved_to_utc, zone_of
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
-from headwater.spark.pipeline.sinks.registry import append_sink, complete_sink
 from headwater.spark.pipeline.table_log.positions import is_position
 
 if TYPE_CHECKING:
@@ -37,31 +38,34 @@ class RepairedTimes(NamedTuple):
     followers: list[str]
 
 
-class Streamed:
-    """A table to which a streaming query adds batches, with its quarantine."""
+def _append_sink(table: Table) -> AppendSink:
+    """Create the sink of a streaming table, of mode append or update."""
+    target, parts = table.target, table.partition_by
+    if target.path is not None:
+        if target.sink == "parquet":
+            return AppendTable(target.path, parts)
+        if table.mode == "update":
+            return DeltaUpdate(
+                target.path, target.key, partition_by=parts, checkpoint=target.checkpoint
+            )
+        return DeltaAppend(target.path, partition_by=parts, checkpoint=target.checkpoint)
+    assert target.checkpoint is not None, "sinks without a path have a checkpoint"
+    if target.sink == "console":
+        return Console(table.name, checkpoint=target.checkpoint, options=target.options)
+    from headwater.spark.pipeline.sinks.stream import StreamTable
 
-    def __init__(self, table: Table) -> None:
-        target = table.target
-        self.table = table
-        self.sink: AppendSink = append_sink(
-            name=table.name,
-            mode=table.mode,
-            sink=target.sink,
-            path=target.path,
-            url=target.url,
-            stream=target.stream,
-            partition_by=table.partition_by,
-            key=target.key,
-            checkpoint=target.checkpoint,
-            options=target.options,
-        )
-        self.checkpoint = Checkpoint(self.sink.checkpoint)
-        self.quality = QualityLog(self.checkpoint.own)
-        self.quarantine = (
-            None
-            if table.quarantine is None
-            else AppendTable(table.quarantine, (), checkpoint=self.sink.checkpoint)
-        )
+    assert target.url is not None, "the sink stream has a url"
+    assert target.stream is not None, "the sink stream has a stream"
+    return StreamTable(
+        target.url, target.stream, checkpoint=target.checkpoint, options=target.options
+    )
+
+
+class _Kept:
+    """The sink of a table, and its quarantine."""
+
+    sink: AppendSink | CompleteSink
+    quarantine: AppendTable | CompleteTable | None
 
     def check(self) -> None:
         """Raise `PipelineError` if something else is in its place; write nothing."""
@@ -69,15 +73,28 @@ class Streamed:
         if self.quarantine is not None:
             self.quarantine.check()
 
-    def local_times(self) -> list[str]:
-        """Return the partition columns whose times an earlier version wrote in the zone of its session."""
-        return self.sink.local_times() if isinstance(self.sink, (AppendTable, DeltaAppend)) else []
-
     def prepare(self) -> None:
         """Create missing directories; undo the incomplete work of a killed run."""
         self.sink.prepare()
         if self.quarantine is not None:
             self.quarantine.prepare()
+
+
+class Streamed(_Kept):
+    """A table to which a streaming query adds batches, with its quarantine."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.sink: AppendSink = _append_sink(table)
+        self.checkpoint = Checkpoint(self.sink.checkpoint)
+        self.quality = QualityLog(self.checkpoint.own)
+        self.quarantine: AppendTable | None = None
+        if table.quarantine is not None:
+            self.quarantine = AppendTable(table.quarantine, (), checkpoint=self.sink.checkpoint)
+
+    def local_times(self) -> list[str]:
+        """Return the partition columns whose times an earlier version wrote in the zone of its session."""
+        return self.sink.local_times() if isinstance(self.sink, (AppendTable, DeltaAppend)) else []
 
     def write(self, frame: DataFrame, batch: BatchId) -> WriteOutcome:
         """Add a batch according to the table's expectations."""
@@ -95,28 +112,17 @@ class Streamed:
         )
 
 
-class Recomputed:
+class Recomputed(_Kept):
     """A table that every run rebuilds, with its quarantine, which is rebuilt too."""
 
     def __init__(self, table: Table) -> None:
-        assert table.target.path is not None, "sinks of mode complete have a path"
+        assert table.path is not None, "sinks of mode complete have a path"
         self.table = table
-        self.sink: CompleteSink = complete_sink(
-            sink=table.target.sink, path=table.target.path, partition_by=table.partition_by
-        )
-        self.quarantine = None if table.quarantine is None else CompleteTable(table.quarantine, ())
-
-    def check(self) -> None:
-        """Do the same as `Streamed.check`."""
-        self.sink.check()
-        if self.quarantine is not None:
-            self.quarantine.check()
-
-    def prepare(self) -> None:
-        """Create missing directories."""
-        self.sink.prepare()
-        if self.quarantine is not None:
-            self.quarantine.prepare()
+        kind = DeltaComplete if table.target.sink == "delta" else CompleteTable
+        self.sink: CompleteSink = kind(table.path, table.partition_by)
+        self.quarantine: CompleteTable | None = None
+        if table.quarantine is not None:
+            self.quarantine = CompleteTable(table.quarantine, ())
 
     def write(self, frame: DataFrame) -> WriteOutcome:
         """Replace the table's contents by the rows that pass its expectations."""
@@ -219,7 +225,7 @@ class TableSinks:
 
         with ExitStack() as locks:
             if kept.checkpoint.own.exists():
-                locks.enter_context(kept.checkpoint.locked("the table"))
+                locks.enter_context(kept.checkpoint.locked())
             columns = explained(self.pipeline, f"table.{name}", kept.local_times)
             files = 0
             if columns and isinstance(kept.sink, (AppendTable, DeltaAppend)):
@@ -242,7 +248,7 @@ class TableSinks:
             explained(
                 self.pipeline,
                 f"table.{name}",
-                lambda: locks.enter_context(locked(lock, "the table")),  # noqa: B023 - called now
+                lambda: locks.enter_context(locked(lock, in_use)),  # noqa: B023 - called now
             )
             explained(self.pipeline, f"table.{name}", made.prepare)
 
@@ -254,7 +260,7 @@ class TableSinks:
         def prepare() -> None:
             if not kept.checkpoint.own.exists():
                 kept.prepare()  # no process writes it yet; another table's directory stays as it is
-            locks.enter_context(kept.checkpoint.locked("the table"))
+            locks.enter_context(kept.checkpoint.locked())
             kept.prepare()
 
         explained(self.pipeline, f"table.{name}", prepare)

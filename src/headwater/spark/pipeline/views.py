@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-Read = Callable[[Source], "DataFrame"]
-
 
 def new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     """Return a new session, with its own views and session settings."""
@@ -41,32 +39,6 @@ def new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
         if made.conf.isModifiable(name):
             explained(pipeline, f"spark.conf.{name}", lambda: made.conf.set(name, value))  # noqa: B023 - called now
     return made
-
-
-def streamed(spark: SparkSession, pipeline: Pipeline) -> Read:
-    """Return a function that reads a source as a stream."""
-
-    def read(source: Source) -> DataFrame:
-        options = _options(spark, pipeline, source)
-        reader = spark.readStream.format("headwater").options(**options)
-        if source.schema is not None:
-            reader = reader.schema(source.schema)
-        return reader.load()
-
-    return read
-
-
-def batched(spark: SparkSession, pipeline: Pipeline, changed: Mapping[str, dict[str, str]]) -> Read:
-    """Return a function that reads a source once, with the options in ``changed`` by its name."""
-
-    def read(source: Source) -> DataFrame:
-        options = _options(spark, pipeline, source._replace(options=changed[source.name]))
-        reader = spark.read.format("headwater").options(**options)
-        if source.schema is not None:
-            reader = reader.schema(source.schema)
-        return reader.load()
-
-    return read
 
 
 def register_inputs(
@@ -88,16 +60,26 @@ def register_inputs(
 def table_frames(
     spark: SparkSession,
     pipeline: Pipeline,
-    read: Read,
     tables: Iterable[str],
     follows: Callable[[str], bool] = lambda _name: False,
+    *,
+    once: Mapping[str, dict[str, str]] | None = None,
 ) -> dict[str, DataFrame]:
     """Return the frames of ``tables``, which are of mode append or update.
 
-    ``tables`` are in dependency order, and ``read`` reads their sources. If the query of a table ``follows``, it reads
-    the log of each table that has one; otherwise it includes that table's SQL. Each frame has all rows, even those
-    that violate an expectation: `write_checked` handles these.
+    ``tables`` are in dependency order. Their sources are read as streams; or in one batch, with the options in ``once``
+    by the source's name. If the query of a table ``follows``, it reads the log of each table that has one; otherwise it
+    includes that table's SQL. Each frame has all rows, even those that violate an expectation: `write_checked` handles
+    these.
     """
+
+    def read(source: Source) -> DataFrame:
+        if once is not None:
+            source = source._replace(options=once[source.name])
+        reader = (spark.readStream if once is None else spark.read).format("headwater")
+        reader = reader.options(**_options(spark, pipeline, source))
+        return (reader if source.schema is None else reader.schema(source.schema)).load()
+
     names = list(tables)
     reads = {one for name in names for one in pipeline.tables[name].reads}
     register_inputs(spark, pipeline, [name for name in pipeline.inputs if name in reads])

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 
 from headwater.client.redaction import redacted
 from headwater.common.model import MIN_ID
-from headwater.errors import DataLoss
+from headwater.errors import DataLoss, HeadwaterError
 from headwater.messages.keys import sink_key
-from headwater.spark.core.counters import CounterReader
+from headwater.spark.core.options import SourceOptions
+from headwater.spark.core.store import SourceStore
 from headwater.spark.sink.marker import Marker, Reached
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Destination:
         self._query = query
         self._name_of = name_of
         self._key = sink_key(options.stream, query)
-        self._counters = CounterReader(client)
+        self._store = SourceStore(SourceOptions(options.url, (options.stream,)), client)
 
     def checked(self, before: Marker | None, epoch: int) -> Reached | None:
         """Return the count and last id that the stream is known to have before batch ``epoch``, after ``before``, or
@@ -101,9 +102,11 @@ class Destination:
         import redis
 
         try:
-            state = self._counters.state(self._options.stream)
-        except redis.exceptions.NoPermissionError:
-            return None
+            (state,) = self._store.states([self._options.stream]).values()
+        except HeadwaterError as error:
+            if isinstance(error.__cause__, redis.exceptions.NoPermissionError):
+                return None
+            raise
         if state is None:
             return Reached(epoch, 0, MIN_ID)
         return Reached(epoch, state.entries_added, state.last_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.common.model import MAX_U64, StreamID
 from headwater.errors import EncodeError
-from headwater.messages import DATA_FIELD
+from headwater.messages.codecs import DATA_FIELD
 from headwater.messages.keys import RESERVED
 from headwater.spark.core.finite import NonFinite, has_non_finite, in_words, is_finite
 from headwater.spark.sink.columns import (

@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal, NamedTuple, Protocol
 
 from headwater.common.durations import milliseconds
-from headwater.errors import DeclarationError
-from headwater.groups.protocol.operation import perform
+from headwater.errors import DeclarationError, HeadwaterError
+from headwater.groups.protocol.operation import Operation
+from headwater.groups.protocol.store_errors import Step
 from headwater.groups.settling.ticks import TicksState, add_ticks, declare_rule, state
 from headwater.worker.store.clocks import Timers, call_upkeep
-from headwater.worker.store.shared_connection import SharedConnection
+from headwater.worker.store.connections import Pause
+from headwater.worker.store.retrying_client import RetryingClient
 from headwater.worker.store.waiting import cancelled
 
 log = logging.getLogger("headwater.worker")
@@ -180,51 +181,39 @@ class Schedule(NamedTuple):
 
 
 class Ticking:
-    """Adds the ticks of one stream when they are due.
+    """Adds the ticks of one stream when they are due."""
 
-    ``failed`` is called with an error, and returns the seconds until the next attempt. ``well`` is called when the
-    store answers.
-    """
-
-    def __init__(
-        self,
-        schedule: Schedule,
-        client: SharedConnection,
-        clock: Timers,
-        *,
-        failed: Callable[[Exception], float],
-        well: Callable[[], None],
-    ) -> None:
+    def __init__(self, schedule: Schedule, client: RetryingClient, clock: Timers) -> None:
         self._schedule = schedule
         self._client = client
         self._clock = clock
-        self._failed = failed
-        self._well = well
+        self._declared = False
         self._replaced = ""
 
     async def run(self) -> None:
         """Add ticks until cancelled."""
-        declared = False
-        while not cancelled():
-            try:
-                if not declared:
-                    operation = declare_rule(self._schedule.stream, self._schedule.times.text)
-                    await perform(self._client, operation)
-                    declared = True
-                seconds = await self._turn()
-            except Exception as error:
-                seconds = self._failed(error)
-                self._client.renew()
-            else:
-                self._well()
-            if not await self._next(seconds):
-                # An open connection would never show that the address leads to another server now.
-                self._client.renew()
+        pause = Pause()
+        try:
+            while not cancelled():
+                try:
+                    seconds = await self._client.answered(self._turn, Step.READ)
+                except HeadwaterError as error:
+                    await self._client.wait(error, pause)
+                    continue
+                pause.reset()
+                if not await self._next(seconds):
+                    # An open connection would never show that the address leads to another server now.
+                    self._client.client.renew()
+        finally:
+            self._client.close()
 
-    async def _turn(self) -> float:
+    def _turn(self) -> Operation[float]:
         """Add the ticks that are due. Return the seconds until the next one."""
         stream, times, _missed = self._schedule
-        found = await perform(self._client, state(stream, times.text))
+        if not self._declared:
+            yield from declare_rule(stream, times.text)
+            self._declared = True
+        found = yield from state(stream, times.text)
         assert found is not None, "the rule is declared if it is missing"
         if found.rule != times.text:
             if found.rule != self._replaced:
@@ -238,9 +227,7 @@ class Ticking:
         following = times.after(max(found.now_ms, found.last_ms))
         if due or following != found.next_ms:
             entries = [(ms, [(b"time", self._text(ms))]) for ms in due]
-            added = await perform(
-                self._client, add_ticks(stream, entries, maxlen=MOST_TICKS, next_ms=following)
-            )
+            added = yield from add_ticks(stream, entries, maxlen=MOST_TICKS, next_ms=following)
             late = sum(found.now_ms - ms > ON_TIME_MS for ms in due)
             if added and late:
                 log.warning("%s: %d ticks are late, because no worker ran", stream, late)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from datetime import timedelta
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack, overload
 from weakref import WeakSet
 from zlib import crc32
 
@@ -28,13 +28,37 @@ REPLICAS_TIMEOUT_MS = 5_000
 """Maximum time for which ``wait=`` waits for replicas, in milliseconds."""
 
 
-Names: TypeAlias = Callable[[Any], str] | Sequence[str] | None
-"""Names of many messages: a function of the message, or a sequence."""
-
 Durations: TypeAlias = (
     str | timedelta | Callable[[Any], str | timedelta] | Sequence[str | timedelta]
 )
 """Durations for many messages: one for all, a function of the message, or a sequence."""
+
+
+class SendOptions(TypedDict, total=False):
+    """The options of `Stream.send` and `Stream.publish`, besides ``after``. None is required."""
+
+    dedupe: str | None
+    """A name for the message, such as ``"order-17"``. A second message of that name within the stream's
+    ``dedupe_window`` is not added, and the id of the first is returned. If the connection breaks after a message was
+    sent, only a message with a name is sent again."""
+    wait: int | None
+    """Number of replicas that must have the message before the call returns."""
+    expires: str | timedelta | None
+    """Maximum time until a handler starts, such as ``"10m"``, from now or from the due time. A message that was not
+    started in time is dropped; see ``on_expired`` of `ConsumerOptions`."""
+
+
+class ManyOptions(TypedDict, Generic[M], total=False):
+    """The options of `Stream.send_many` and `Stream.publish_many`, besides ``after``: those of `SendOptions` for many
+    messages. None is required."""
+
+    dedupe: Callable[[M], str] | Sequence[str] | None
+    """A function that returns the name of a message, or a sequence with a name for each."""
+    wait: int | None
+    """Number of replicas that must have the messages before the call returns."""
+    expires: Durations | None
+    """Maximum time until a handler starts: for all messages, a sequence with a time for each, or a function of the
+    message."""
 
 
 class Sending(NamedTuple):
@@ -197,23 +221,11 @@ class Stream(Generic[M]):
 
     @overload
     async def send(
-        self,
-        message: M,
-        *,
-        dedupe: str | None = None,
-        wait: int | None = None,
-        after: None = None,
-        expires: str | timedelta | None = None,
+        self, message: M, *, after: None = None, **options: Unpack[SendOptions]
     ) -> str: ...
     @overload
     async def send(
-        self,
-        message: M,
-        *,
-        dedupe: str | None = None,
-        wait: int | None = None,
-        after: str | timedelta,
-        expires: str | timedelta | None = None,
+        self, message: M, *, after: str | timedelta, **options: Unpack[SendOptions]
     ) -> Scheduled: ...
     async def send(self, message: M, **options: Any) -> str | Scheduled:
         """Add one message to the stream and return its id.
@@ -234,18 +246,11 @@ class Stream(Generic[M]):
         Needs an open app: ``async with app:``, or a running worker. If several apps are open, the app that
         declares a consumer of this stream publishes; use `App.send` to name one.
 
-        - ``dedupe``: a name for the message, such as ``"order-17"``. A second message of that name
-          within the stream's ``dedupe_window`` is not added, and the id of the first is returned. If the
-          connection breaks after a message was sent, only a message with a name is sent again.
-        - ``wait``: number of replicas that must have the message before this returns.
-        - ``after``: time after which the message is published, such as ``"10m"``, at most 366 days. Until then no
-          group of the stream gets it. Returns a `Scheduled` instead of an id. Any worker with a consumer that
-          reads this stream or publishes results to it publishes the message: up to a second late, later if
-          no such worker runs, and in any order. With ``dedupe``, a second message of that name is not
-          scheduled.
-
-        - ``expires``: maximum time until a handler starts, such as ``"10m"``, from now or from the due time. A
-          message that was not started in time is dropped; see ``on_expired`` of `ConsumerOptions`.
+        ``after`` is the time after which the message is published, such as ``"10m"``, at most 366 days. Until then no
+        group of the stream gets it. Returns a `Scheduled` instead of an id. Any worker with a consumer that reads
+        this stream or publishes results to it publishes the message: up to a second late, later if no such worker
+        runs, and in any order. With ``dedupe``, a second message of that name is not scheduled. The other options are
+        those of `SendOptions`.
 
         Raises `NotSent` if the store is unreachable or refuses writes for more than four seconds;
         `OutcomeUnknown` if the connection broke after the message was sent, so that the store may have added
@@ -259,23 +264,11 @@ class Stream(Generic[M]):
 
     @overload
     async def send_many(
-        self,
-        messages: Iterable[M],
-        *,
-        dedupe: Callable[[M], str] | Sequence[str] | None = None,
-        wait: int | None = None,
-        after: None = None,
-        expires: Durations | None = None,
+        self, messages: Iterable[M], *, after: None = None, **options: Unpack[ManyOptions[M]]
     ) -> list[str]: ...
     @overload
     async def send_many(
-        self,
-        messages: Iterable[M],
-        *,
-        dedupe: Callable[[M], str] | Sequence[str] | None = None,
-        wait: int | None = None,
-        after: Durations,
-        expires: Durations | None = None,
+        self, messages: Iterable[M], *, after: Durations, **options: Unpack[ManyOptions[M]]
     ) -> list[Scheduled]: ...
     async def send_many(self, messages: Iterable[M], **options: Any) -> list[str] | list[Scheduled]:
         """Add messages in order, with few round trips, and return their ids.
@@ -294,13 +287,8 @@ class Stream(Generic[M]):
         True
         True
 
-        The options are those of `Stream.send`:
-
-        - ``dedupe``: a function that returns the name of a message, or a sequence with a name for each.
-        - ``after``: a duration for all messages, a sequence with a duration for each, or a function of the
-          message. Returns a `Scheduled` for each message.
-        - ``expires``: maximum time until a handler starts, given in the same ways as ``after``.
-        - ``wait``: number of replicas that must have the messages.
+        ``after`` is a duration for all messages, a sequence with a duration for each, or a function of the message;
+        with it, returns a `Scheduled` for each message. The other options are those of `ManyOptions`.
 
         Raises what `Stream.send` raises. After `NotSent`, `OutcomeUnknown` and `NotReplicated`, ``error.added``
         has the ids of the messages that were added. The call is not a transaction.
@@ -309,24 +297,10 @@ class Stream(Generic[M]):
         return sent
 
     @overload
-    def publish(
-        self,
-        message: M,
-        *,
-        dedupe: str | None = None,
-        wait: int | None = None,
-        after: None = None,
-        expires: str | timedelta | None = None,
-    ) -> str: ...
+    def publish(self, message: M, *, after: None = None, **options: Unpack[SendOptions]) -> str: ...
     @overload
     def publish(
-        self,
-        message: M,
-        *,
-        dedupe: str | None = None,
-        wait: int | None = None,
-        after: str | timedelta,
-        expires: str | timedelta | None = None,
+        self, message: M, *, after: str | timedelta, **options: Unpack[SendOptions]
     ) -> Scheduled: ...
     def publish(self, message: M, **options: Any) -> str | Scheduled:
         """Do the same as `Stream.send`, for code without an event loop: a script, a thread, a handler that is
@@ -344,23 +318,11 @@ class Stream(Generic[M]):
 
     @overload
     def publish_many(
-        self,
-        messages: Iterable[M],
-        *,
-        dedupe: Callable[[M], str] | Sequence[str] | None = None,
-        wait: int | None = None,
-        after: None = None,
-        expires: Durations | None = None,
+        self, messages: Iterable[M], *, after: None = None, **options: Unpack[ManyOptions[M]]
     ) -> list[str]: ...
     @overload
     def publish_many(
-        self,
-        messages: Iterable[M],
-        *,
-        dedupe: Callable[[M], str] | Sequence[str] | None = None,
-        wait: int | None = None,
-        after: Durations,
-        expires: Durations | None = None,
+        self, messages: Iterable[M], *, after: Durations, **options: Unpack[ManyOptions[M]]
     ) -> list[Scheduled]: ...
     def publish_many(self, messages: Iterable[M], **options: Any) -> list[str] | list[Scheduled]:
         """Do the same as `Stream.send_many`, for code without an event loop."""

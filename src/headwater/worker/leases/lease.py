@@ -111,53 +111,6 @@ def drop(table: LeaseTable, lost: LostLeases) -> None:
     table.lost(lost.entries)
 
 
-class Misses:
-    """Counts and logs the renewals of one consumer that fail in a row."""
-
-    def __init__(
-        self, name: str, *, seconds: float, clock: Timers, connections: SharedConnections
-    ) -> None:
-        self._name = name
-        self._who = f"lease renewer of {name}"
-        self._seconds = seconds
-        self._clock = clock
-        self._availability = connections.availability
-        self._pause = Pause()
-        self._renewed_at = clock.monotonic()
-        self._said = False
-
-    def missed(self, error: Exception, *, entries: int) -> float:
-        """Record that a renewal failed. Return the seconds to wait before the next one."""
-        if remedy(error, Step.RENEW) is Remedy.REJOIN:
-            return self._seconds  # the reader gets this error too, and creates the group again
-        pause = min(self._seconds, self._pause.next())
-        self._availability.troubled(self._who, error, pause=pause)
-        late = self._clock.monotonic() - self._renewed_at
-        if late >= MISSES_SAID * self._seconds and not self._said:
-            self._said = True
-            log.warning(
-                "no lease of %s was renewed for %.1f s (entries owned: %d); other workers claim "
-                "them after claim_after: %s",
-                self._name,
-                late,
-                entries,
-                error,
-            )
-        return pause
-
-    def renewed(self, *, asked: bool) -> float:
-        """Record that a renewal succeeded. ``asked`` is true if there was something to renew, so that the store was
-        asked. Return the seconds to wait before the next renewal."""
-        self._renewed_at = self._clock.monotonic()
-        self._said = False
-        self._pause.reset()
-        if asked:
-            self._availability.well(self._who)
-        else:
-            self._availability.left(self._who)
-        return self._seconds
-
-
 class Leased:
     """The leases of one consumer. ``ended`` is called if the renewer ends without having been stopped."""
 
@@ -177,20 +130,54 @@ class Leased:
         self.stream = stream
         self.seconds = lease_ms / 3000
         """Time between two renewals, in seconds."""
-        self.misses = Misses(name, seconds=self.seconds, clock=clock, connections=connections)
         self.fresh = fresh
         self.ended = ended
         self.due = clock.monotonic() + self.seconds
+        self._name = name
+        self._who = f"lease renewer of {name}"
+        self._clock = clock
+        self._availability = connections.availability
+        self._pause = Pause()
+        self._renewed_at = clock.monotonic()
+        self._said = False
         fresh.renewed(clock.monotonic())
 
-    def missed(self, error: Exception, now: float) -> None:
-        """Record that a renewal failed."""
-        self.due = now + self.misses.missed(error, entries=len(self.table.owned))
+    def missed(self, error: Exception) -> None:
+        """Record that a renewal failed, and log the second failure in a row."""
+        now = self._clock.monotonic()
+        if remedy(error, Step.RENEW) is Remedy.REJOIN:
+            self.due = now + self.seconds
+            return  # the reader gets this error too, and creates the group again
+        pause = min(self.seconds, self._pause.next())
+        self.due = now + pause
+        self._availability.troubled(self._who, error, pause=pause)
+        late = now - self._renewed_at
+        if late >= MISSES_SAID * self.seconds and not self._said:
+            self._said = True
+            log.warning(
+                "no lease of %s was renewed for %.1f s (entries owned: %d); other workers claim "
+                "them after claim_after: %s",
+                self._name,
+                late,
+                len(self.table.owned),
+                error,
+            )
 
     def renewed(self, lost: LostLeases, began: float) -> None:
         """Record a renewal that was sent at ``began``."""
         self.fresh.renewed(began, lost=bool(lost))
-        self.due = began + self.misses.renewed(asked=lost.asked)
+        self.due = began + self.seconds
+        self._renewed_at = self._clock.monotonic()
+        self._said = False
+        self._pause.reset()
+        if lost.asked:
+            self._availability.well(self._who)
+        else:
+            self.left()
+
+    def left(self) -> None:
+        """Record that the renewer does not ask the store for this consumer."""
+        self._availability.left(self._who)
 
 
 class Renewer:
@@ -208,7 +195,7 @@ class Renewer:
     def remove(self, one: Leased) -> None:
         """Stop renewing for a consumer."""
         self.leased = {other: None for other in self.leased if other is not one}
-        one.misses.renewed(asked=False)
+        one.left()
 
     def _due(self, now: float) -> list[list[Leased]]:
         """Return the consumers whose leases are due, or almost, by node: a node that is away does not delay others."""
@@ -230,7 +217,7 @@ class Renewer:
         found = []
         for one, lost in zip(part, results, strict=True):
             if isinstance(lost, HeadwaterError):
-                one.missed(lost, self._clock.monotonic())
+                one.missed(lost)
                 continue
             if lost:
                 found.append((one, lost))
@@ -283,7 +270,7 @@ class ThreadRenewer(Renewer):
                     raise
                 failure = error
                 for one in part:
-                    one.missed(error, self._clock.monotonic())
+                    one.missed(error)
             else:
                 for one, lost in self._take(part, results, began):
                     self._loop.call_soon_threadsafe(drop, one.table, lost)
@@ -345,7 +332,7 @@ class TaskRenewer(Renewer):
             if remedy(error, Step.RENEW) is Remedy.END:
                 raise
             for one in part:
-                one.missed(error, self._clock.monotonic())
+                one.missed(error)
         else:
             for one, lost in self._take(part, results, began):
                 drop(one.table, lost)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from headwater.common.prometheus import Metric, MetricSample, counter, families, gauge
 from headwater.errors import HeadwaterError
 from headwater.worker.declare.statistics import ConsumerProgress, Counters, Statistics
 from headwater.worker.observe.health import WorkerHealth
 
 _NO_METRICS: Final = ("joined", "hung")
 """Fields of a progress report that are not metrics."""
-
-_LABELS = ("worker", "stream", "group")
 
 
 def metrics_text(workers: Sequence[WorkerHealth]) -> bytes:
@@ -51,11 +50,23 @@ def _texts(kind: type) -> dict[str, str]:
     return found
 
 
-_COUNTERS: Final = _texts(Counters)
 _GAUGES: Final = {
     **{name: text for name, text in _texts(ConsumerProgress).items() if name not in _NO_METRICS},
     "loop_delay": _texts(Statistics)["loop_delay"],
 }
+
+_UP: Final = gauge("headwater_worker_up", "1 if the process runs and makes progress.", ("worker",))
+
+_METRICS: Final[Mapping[str, Metric]] = {
+    name: kind(
+        f"headwater_worker_{name}{'_seconds' if name.endswith(('_age', '_delay')) else ''}",
+        text,
+        ("worker", "stream", "group"),
+    )
+    for kind, texts in ((gauge, _GAUGES), (counter, _texts(Counters)))
+    for name, text in texts.items()
+}
+"""Field → its metric."""
 
 
 class _WorkerCollector:
@@ -63,26 +74,15 @@ class _WorkerCollector:
         self._workers = workers
 
     def collect(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        samples = (sample for one in self._workers for sample in _samples(one))
+        return families(samples, (_UP, *_METRICS.values()))
 
-        up = GaugeMetricFamily(
-            "headwater_worker_up", "1 if the process runs and makes progress.", labels=["worker"]
-        )
-        for one in self._workers:
-            up.add_metric([str(one.worker)], float(one.pid is not None and not one.problems))
-        yield up
-        kinds = (_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)
-        for texts, family_of in kinds:
-            for name, text in texts.items():
-                metric = f"{name}_seconds" if name.endswith(("_age", "_delay")) else name
-                family = family_of(f"headwater_worker_{metric}", text, labels=_LABELS)
-                for labels, value in self._samples(name):
-                    family.add_metric(labels, value)
-                yield family
 
-    def _samples(self, name: str) -> Iterator[tuple[list[str], float]]:
-        for one in self._workers:
-            for consumer in one.consumers:
-                if name in consumer:
-                    labels = [str(one.worker), str(consumer["stream"]), str(consumer["group"])]
-                    yield labels, float(consumer[name])
+def _samples(one: WorkerHealth) -> Iterator[MetricSample]:
+    worker = str(one.worker)
+    yield MetricSample(_UP, (worker,), one.pid is not None and not one.problems)
+    for consumer in one.consumers:
+        labels = (worker, str(consumer["stream"]), str(consumer["group"]))
+        for name, metric in _METRICS.items():
+            if name in consumer:
+                yield MetricSample(metric, labels, float(consumer[name]))

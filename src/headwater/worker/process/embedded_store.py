@@ -8,6 +8,7 @@ publish to the directory, find the socket (`socket_file`). A second ``headwater 
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import shutil
@@ -31,7 +32,7 @@ from headwater.uncompiled import notice
 from headwater.worker.app import App
 from headwater.worker.process.main import log
 from headwater.worker.process.source_watch import SourceWatch, is_source
-from headwater.worker.process.supervise import supervise
+from headwater.worker.process.supervise import Supervisor
 from headwater.worker.process.targets import find_app
 
 
@@ -44,7 +45,7 @@ def supervise_on_its_store(
     health: str | None = None,
     reload: bool = False,
 ) -> int:
-    """Call `supervise`, and meanwhile serve the app's store if it is an embedded one. Return the exit status."""
+    """Run a `Supervisor`, and meanwhile serve the app's store if it is an embedded one. Return the exit status."""
     if reload:
         # With bytecode files, Python does not notice a change within a second that keeps the file's size.
         sys.dont_write_bytecode = True
@@ -54,20 +55,19 @@ def supervise_on_its_store(
         raise HeadwaterError(f"{target} has no consumer: nothing to work on")
     if uncompiled := notice():
         log.warning(uncompiled)
-    grace_ms = app.grace_ms if grace_ms is None else grace_ms
-    run = partial(
-        supervise,
+    supervisor = partial(
+        Supervisor,
         target,
         workers=workers,
-        grace_ms=grace_ms,
+        grace_ms=app.grace_ms if grace_ms is None else grace_ms,
         child_options=child_options,
         health=health,
         watch=SourceWatch(Path.cwd()) if reload else None,
     )
     if urlsplit(app.url).scheme != "headwater":
-        return run()
+        return asyncio.run(supervisor().run())
     with served_store(app.url) as store:
-        status = run(url=store.url, inherited=[store.lifeline])
+        status = asyncio.run(supervisor(url=store.url, inherited=[store.lifeline]).run())
         return status or int(store.died)
 
 

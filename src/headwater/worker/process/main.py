@@ -176,35 +176,20 @@ def _on_input(
     return read
 
 
-def run_worker(
-    target: str,
-    *,
-    grace_ms: int | None = None,
-    url: str | None = None,
-    suspects: Suspects = Suspects.HERE,
-    until_eof: bool = False,
-    reports: int | None = None,
-    board: int | None = None,
-    progress: bool = False,
-    concurrency: int | None = None,
-) -> int:
-    """Run the app in this process until it is stopped. Return the exit status.
-
-    ``reports`` is the descriptor of a pipe to the supervisor, ``board`` that of the memory for leases. With
-    ``progress``, the app's progress is reported.
-    """
+def run_worker(options: argparse.Namespace) -> int:
+    """Run the app in this process until it is stopped. Return the exit status."""
     try:
-        app = find_app(target)
-        app.suspects = suspects
-        if grace_ms is not None:
-            app.grace_ms = grace_ms
-        if url is not None:
-            app.use_store(url)
-        if concurrency is not None:
-            app.use_concurrency(concurrency)
+        app = find_app(options.target)
+        app.suspects = Suspects(options.suspects)
+        if options.grace is not None:
+            app.grace_ms = milliseconds(options.grace, least_ms=0)
+        if options.url is not None:
+            app.use_store(options.url)
+        if options.concurrency is not None:
+            app.use_concurrency(options.concurrency)
         freeze_program()
-        told = Reports(reports, board)
-        asyncio.run(work(app, until_eof=until_eof, reports=told, progress=progress))
+        told = Reports(options.reports, options.board)
+        asyncio.run(work(app, until_eof=True, reports=told, progress=options.progress))
     except SystemExit as leaving:  # of the program's own signal handler
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except HeadwaterError as problem:
@@ -246,20 +231,7 @@ def main() -> None:
     parser.add_argument("--log-format", type=LogFormat, default=LogFormat.TEXT)
     options = parser.parse_args()
     configure_logging(options.log_level, options.log_format)
-    grace = None if options.grace is None else milliseconds(options.grace, least_ms=0)
-    leave(
-        run_worker(
-            options.target,
-            grace_ms=grace,
-            url=options.url,
-            suspects=Suspects(options.suspects),
-            until_eof=True,
-            reports=options.reports,
-            board=options.board,
-            progress=options.progress,
-            concurrency=options.concurrency,
-        )
-    )
+    leave(run_worker(options))
 
 
 if __name__ == "__main__":

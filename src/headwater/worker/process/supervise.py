@@ -57,7 +57,12 @@ OVERTIME_SECONDS = 20.0
 
 
 class Supervisor:
-    """Keeps ``workers`` processes of one app running until it is asked to stop."""
+    """Keeps ``workers`` processes of the app ``module:name`` running until SIGTERM or SIGINT.
+
+    ``url`` replaces the app's store. ``inherited`` are descriptors that every worker keeps open until it ends.
+    ``child_options`` are added to the worker's command line. ``health`` is the address for HTTP requests.
+    ``watch`` finds changes after which the workers are restarted.
+    """
 
     def __init__(
         self,
@@ -65,8 +70,8 @@ class Supervisor:
         *,
         workers: int,
         grace_ms: int,
-        url: str | None,
-        inherited: Collection[int],
+        url: str | None = None,
+        inherited: Collection[int] = (),
         child_options: Sequence[str],
         health: str | None,
         watch: SourceWatch | None,
@@ -291,36 +296,3 @@ def send_signal(process: Process, number: signal.Signals) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
-
-
-def supervise(
-    target: str,
-    *,
-    workers: int,
-    grace_ms: int,
-    url: str | None = None,
-    inherited: Collection[int] = (),
-    child_options: Sequence[str] = (),
-    health: str | None = None,
-    watch: SourceWatch | None = None,
-) -> int:
-    """Run ``workers`` processes of the app ``module:name`` until SIGTERM or SIGINT.
-
-    ``url`` replaces the app's store. ``inherited`` are descriptors that every worker keeps open until it ends.
-    ``child_options`` are added to the worker's command line. ``health`` is the address for HTTP requests.
-    ``watch`` finds changes after which the workers are restarted. Returns the exit status.
-    """
-
-    async def main() -> int:
-        return await Supervisor(
-            target,
-            workers=workers,
-            grace_ms=grace_ms,
-            url=url,
-            inherited=inherited,
-            child_options=child_options,
-            health=health,
-            watch=watch,
-        ).run()
-
-    return asyncio.run(main())

@@ -6,14 +6,14 @@ import asyncio
 import threading
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any, Self, overload
+from typing import Any, Self, Unpack, overload
 
 from headwater.errors import HeadwaterError
 from headwater.groups.settling.adding import Adding
 from headwater.worker.declare.extensions import Extensions
 from headwater.worker.declare.open_apps import left, open_apps, opened
 from headwater.worker.declare.scheduled import Scheduled
-from headwater.worker.declare.stream import Durations, Names, Sending, Stream
+from headwater.worker.declare.stream import Durations, ManyOptions, Sending, SendOptions, Stream
 from headwater.worker.publish.publishing import Publisher
 from headwater.worker.store.connections import Connections
 
@@ -60,10 +60,8 @@ class AppPublishing:
         stream: Stream[Any],
         message: Any,
         *,
-        dedupe: str | None = None,
-        wait: int | None = None,
         after: None = None,
-        expires: str | timedelta | None = None,
+        **options: Unpack[SendOptions],
     ) -> str: ...
     @overload
     async def send(
@@ -71,10 +69,8 @@ class AppPublishing:
         stream: Stream[Any],
         message: Any,
         *,
-        dedupe: str | None = None,
-        wait: int | None = None,
         after: str | timedelta,
-        expires: str | timedelta | None = None,
+        **options: Unpack[SendOptions],
     ) -> Scheduled: ...
     async def send(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
         """Add one message to ``stream`` through this app and return its id.
@@ -131,9 +127,8 @@ class AppPublishing:
         stream: Stream[Any],
         messages: Iterable[Any],
         *,
-        dedupe: Names = None,
-        wait: int | None = None,
         after: None = None,
+        **options: Unpack[ManyOptions[Any]],
     ) -> list[str]: ...
     @overload
     async def send_many(
@@ -141,9 +136,8 @@ class AppPublishing:
         stream: Stream[Any],
         messages: Iterable[Any],
         *,
-        dedupe: Names = None,
-        wait: int | None = None,
         after: Durations,
+        **options: Unpack[ManyOptions[Any]],
     ) -> list[Scheduled]: ...
     async def send_many(
         self, stream: Stream[Any], messages: Iterable[Any], **options: Any
@@ -157,10 +151,8 @@ class AppPublishing:
         stream: Stream[Any],
         message: Any,
         *,
-        dedupe: str | None = None,
-        wait: int | None = None,
         after: None = None,
-        expires: str | timedelta | None = None,
+        **options: Unpack[SendOptions],
     ) -> str: ...
     @overload
     def publish(
@@ -168,10 +160,8 @@ class AppPublishing:
         stream: Stream[Any],
         message: Any,
         *,
-        dedupe: str | None = None,
-        wait: int | None = None,
         after: str | timedelta,
-        expires: str | timedelta | None = None,
+        **options: Unpack[SendOptions],
     ) -> Scheduled: ...
     def publish(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
         """Do the same as `App.send`, for code without an event loop.
@@ -189,9 +179,8 @@ class AppPublishing:
         stream: Stream[Any],
         messages: Iterable[Any],
         *,
-        dedupe: Names = None,
-        wait: int | None = None,
         after: None = None,
+        **options: Unpack[ManyOptions[Any]],
     ) -> list[str]: ...
     @overload
     def publish_many(
@@ -199,9 +188,8 @@ class AppPublishing:
         stream: Stream[Any],
         messages: Iterable[Any],
         *,
-        dedupe: Names = None,
-        wait: int | None = None,
         after: Durations,
+        **options: Unpack[ManyOptions[Any]],
     ) -> list[Scheduled]: ...
     def publish_many(
         self, stream: Stream[Any], messages: Iterable[Any], **options: Any

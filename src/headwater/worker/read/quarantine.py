@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Any, Protocol
@@ -43,7 +43,7 @@ from headwater.worker.run.pool import Pool
 from headwater.worker.settle.in_flight import InFlight
 from headwater.worker.settle.scope import Scope
 from headwater.worker.settle.settle import Queued
-from headwater.worker.store.clocks import Timers
+from headwater.worker.store.waiting import within
 
 log = logging.getLogger("headwater.worker")
 
@@ -261,7 +261,7 @@ class Quarantine:
                 lambda: len(self._in_flight.owned) == 1 or not suspect.unbegun
             )
 
-        if await _within(self._clock, self._claim_after_seconds, drain()):
+        if await within(self._clock, self._claim_after_seconds, drain()):
             self._failed_drains = 0 if entered else self._failed_drains
             return entered
         if entered:
@@ -302,7 +302,7 @@ class Quarantine:
         ended = self._changes.until(lambda: not self._in_flight.owns(suspect))
         if self._suspects is Suspects.ONLY:
             await ended
-        elif not await _within(self._clock, self._claim_after_seconds, ended):
+        elif not await within(self._clock, self._claim_after_seconds, ended):
             log.warning(
                 "%s of %s has run alone for %g s: the process continues with others",
                 suspect.delivery.id,
@@ -323,18 +323,3 @@ class Quarantine:
         """Set a message's record, and write it to the store."""
         owned.record = record
         await self._in_flight.ask(lambda member: write(member, {owned.id: record}))
-
-
-async def _within(clock: Timers, seconds: float, work: Coroutine[Any, Any, None]) -> bool:
-    """Run ``work`` and return whether it ended within ``seconds``. If it did not, it is cancelled."""
-    task = asyncio.ensure_future(work)
-    timer = clock.call_later(seconds, task.cancel)
-    try:
-        await asyncio.wait([task])
-    finally:
-        timer.cancel()
-        task.cancel()
-    if task.cancelled():
-        return False
-    task.result()
-    return True

@@ -29,6 +29,7 @@ from headwater.worker.run.pool import Pool
 from headwater.worker.settle.in_flight import InFlight
 from headwater.worker.settle.scope import Scope
 from headwater.worker.store.connections import lost_connection
+from headwater.worker.store.waiting import within
 
 log = logging.getLogger("headwater.worker")
 
@@ -81,14 +82,16 @@ class Stopping:
             self._log_running(grace)
         await _ended(self._fetcher.quieten(), QUIETEN_SECONDS)
         if self._fetcher.large_reply():
-            await self._within(self._fetcher.quieten(), over - self._clock.monotonic(), at_once)
+            left = over - self._clock.monotonic()
+            await within(self._clock, left, self._fetcher.quieten(), at_once)
         self._in_flight.hand_back(self._in_flight.unbegun())
-        await self._within(self._no_handler_runs(), over - self._clock.monotonic(), at_once)
+        left = over - self._clock.monotonic()
+        await within(self._clock, left, self._no_handler_runs(), at_once)
         interrupted = list(self._pool.running)
         for owned in interrupted:
             owned.stop(Stop.STOPPING)
         if interrupted:
-            await self._within(self._no_handler_runs(), CANCELLED_SECONDS)
+            await within(self._clock, CANCELLED_SECONDS, self._no_handler_runs())
         for owned in list(self._pool.running):
             # It runs in a thread, or ignores its cancellation, so hand it back although it runs.
             owned.mark_lost()
@@ -118,29 +121,6 @@ class Stopping:
     async def _no_handler_runs(self) -> None:
         await self._changes.until(lambda: not self._pool.running)
 
-    async def _within(
-        self,
-        what: Coroutine[Any, Any, Any],
-        seconds: float,
-        hurry: asyncio.Event | None = None,
-    ) -> bool:
-        """Wait for ``what`` until ``seconds`` have passed or ``hurry`` is set, and return whether it ended. If it did
-        not, cancel it."""
-        over = asyncio.Event()
-        timer = self._clock.call_later(max(0.0, seconds), over.set)
-        ends = [asyncio.ensure_future(what), asyncio.ensure_future(over.wait())]
-        if hurry is not None:
-            ends.append(asyncio.ensure_future(hurry.wait()))
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if ends[0].done():
-                ends[0].result()
-            return ends[0].done()
-        finally:
-            timer.cancel()
-            for one in ends:
-                one.cancel()
-
     # --- leaving the group ------------------------------------------------------------------------
 
     async def _leave_within(self, seconds: float, at_once: asyncio.Event) -> None:
@@ -150,9 +130,9 @@ class Stopping:
         left = max(seconds, CANCELLED_SECONDS)
         try:
             if not at_once.is_set():
-                await self._within(_finished(leaving), left, at_once)
+                await within(self._clock, left, _finished(leaving), at_once)
             if not leaving.done() and at_once.is_set():
-                await self._within(_finished(leaving), min(left, LEAVING_SECONDS))
+                await within(self._clock, min(left, LEAVING_SECONDS), _finished(leaving))
         finally:
             under_way = self._in_flight.settler.under_way() or self._fetcher.large_reply()
             slow.cancel()

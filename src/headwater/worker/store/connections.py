@@ -115,14 +115,14 @@ class Connections:
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
 
-        from headwater.client.aio.connect import connect
+        from headwater.client.aio.connect import CLASSES, connect
 
         retry = Retry(NoBackoff(), 0)
         if self._topology is not None:
-            from headwater.client.aio.connect import open_cluster
+            from headwater.client.opening import open_cluster
 
             options = self._followed(self._topology, deadline_s)
-            return open_cluster(**options, home=home, stays=one, retry=retry)
+            return open_cluster(CLASSES, **options, home=home, stays=one, retry=retry)
         single: dict[str, Any] = {"single_connection_client": True} if one else {}
         return self._open(lambda where: connect(retry=retry, **where, **single), deadline_s)
 
@@ -135,13 +135,13 @@ class Connections:
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        from headwater.client.sync.connect import connect
+        from headwater.client.sync.connect import CLASSES, connect
 
         retry = Retry(NoBackoff(), 0)
         if self._topology is not None:
-            from headwater.client.sync.connect import open_cluster
+            from headwater.client.opening import open_cluster
 
-            return open_cluster(**self._followed(self._topology, deadline_s), retry=retry)
+            return open_cluster(CLASSES, **self._followed(self._topology, deadline_s), retry=retry)
         return self._open(lambda where: connect(retry=retry, **where), deadline_s)
 
     async def locate(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
+
+from headwater.worker.store.clocks import Timers
 
 
 class Changes:
@@ -32,6 +34,30 @@ class Changes:
             one = asyncio.get_running_loop().create_future()
             self._waiting.append(one)
             await one
+
+
+async def within(
+    clock: Timers,
+    seconds: float,
+    work: Coroutine[Any, Any, Any],
+    hurry: asyncio.Event | None = None,
+) -> bool:
+    """Run ``work`` and return whether it ended within ``seconds`` and before ``hurry`` was set. If it did not, it is
+    cancelled."""
+    task = asyncio.ensure_future(work)
+    timer = clock.call_later(max(0.0, seconds), task.cancel)
+    waiting = [task] if hurry is None else [task, asyncio.ensure_future(hurry.wait())]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+        for one in waiting:
+            one.cancel()
+    await asyncio.wait([task])
+    if task.cancelled():
+        return False
+    task.result()
+    return True
 
 
 def cancelled() -> bool:

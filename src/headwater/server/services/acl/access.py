@@ -16,8 +16,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from headwater.config.access import AccessConfig
 from headwater.errors import CommandError, ConfigError
 from headwater.server.services.acl import file
 from headwater.server.services.acl.log import AccessLog
@@ -30,9 +30,6 @@ from headwater.server.services.acl.rules import (
     shown,
 )
 from headwater.server.session.user import DEFAULT, User
-
-if TYPE_CHECKING:
-    from headwater.config.access import AccessConfig
 
 log = logging.getLogger("headwater.server")
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from headwater.commands.table import Command
 from headwater.errors import CommandError
+from headwater.resp.arguments import Arguments
 from headwater.server.services.acl.access import SUPERUSER, AccessControl
 from headwater.server.services.acl.log import AUTH
 from headwater.server.services.acl.login_delays import LoginDelays
 from headwater.server.services.acl.permissions import NO_LONGER, REASONS, denial, sentence
-
-if TYPE_CHECKING:
-    from headwater.commands.table import Command
-    from headwater.resp.arguments import Arguments
-    from headwater.server.services.turn_clock import TurnClock
-    from headwater.server.session.session import Session
-    from headwater.server.session.user import User
+from headwater.server.services.turn_clock import TurnClock
+from headwater.server.session.session import Session
+from headwater.server.session.user import User
 
 
 class Authorization:

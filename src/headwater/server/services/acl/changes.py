@@ -13,14 +13,11 @@ Source: Redis, acl.c, ACLFreeUserAndKillClients, ACLKillPubsubClientsIfNeeded; s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from headwater.server.services.acl.access import AccessControl
+from headwater.server.session.clients import Clients
+from headwater.server.session.session import Session
 from headwater.server.session.user import User, channel_fits
-
-if TYPE_CHECKING:
-    from headwater.server.services.acl.access import AccessControl
-    from headwater.server.session.clients import Clients
-    from headwater.server.session.session import Session
 
 
 class AccessChanges:

@@ -21,16 +21,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 from headwater.commands.call import Wait
 from headwater.common.limits import MAX_LOGIN_ADDRESSES
-
-if TYPE_CHECKING:
-    from headwater.common.log_limit import LimitedLog
-    from headwater.resp.arguments import Arguments
-    from headwater.server.services.turn_clock import TurnClock
-    from headwater.server.session.session import Session
+from headwater.common.log_limit import LimitedLog
+from headwater.resp.arguments import Arguments
+from headwater.server.services.turn_clock import TurnClock
+from headwater.server.session.session import Session
 
 FIRST_DELAY_MS = 100
 MOST_DELAY_MS = 2_000

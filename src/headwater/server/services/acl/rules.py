@@ -20,6 +20,7 @@ Source: Redis, acl.c, ACLSetUser and ACLSetSelector.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from headwater.commands.table import CATEGORIES_OF
 from headwater.errors import ProtocolError
@@ -181,30 +182,17 @@ def _selector(text: bytes, *, all_channels: bool) -> Selector:
 # --- rules about the user itself ----------------------------------------------------------------
 
 
-def _enable(user: User) -> None:
-    user.enabled = True
+def _enable(user: User, *, enabled: bool) -> None:
+    user.enabled = enabled
 
 
-def _disable(user: User) -> None:
-    user.enabled = False
-
-
-def _need_no_password(user: User) -> None:
-    user.nopass = True
+def _clear_passwords(user: User, *, nopass: bool) -> None:
+    user.nopass = nopass
     user.passwords.clear()
 
 
-def _reset_passwords(user: User) -> None:
-    user.nopass = False
-    user.passwords.clear()
-
-
-def _sanitize(user: User) -> None:
-    user.sanitize_payload = True
-
-
-def _skip_sanitize(user: User) -> None:
-    user.sanitize_payload = False
+def _sanitize(user: User, *, sanitize: bool) -> None:
+    user.sanitize_payload = sanitize
 
 
 def _clear_selectors(user: User) -> None:
@@ -212,12 +200,12 @@ def _clear_selectors(user: User) -> None:
 
 
 _SIMPLE: dict[bytes, Callable[[User], None]] = {
-    b"on": _enable,
-    b"off": _disable,
-    b"nopass": _need_no_password,
-    b"resetpass": _reset_passwords,
-    b"sanitize-payload": _sanitize,
-    b"skip-sanitize-payload": _skip_sanitize,
+    b"on": partial(_enable, enabled=True),
+    b"off": partial(_enable, enabled=False),
+    b"nopass": partial(_clear_passwords, nopass=True),
+    b"resetpass": partial(_clear_passwords, nopass=False),
+    b"sanitize-payload": partial(_sanitize, sanitize=True),
+    b"skip-sanitize-payload": partial(_sanitize, sanitize=False),
     b"clearselectors": _clear_selectors,
 }
 
@@ -251,51 +239,34 @@ def apply_to_selector(selector: Selector, word: bytes) -> None:
         raise RuleError(SYNTAX)
 
 
-def _all_keys(selector: Selector) -> None:
-    selector.all_keys = True
+def _all_keys(selector: Selector, *, allow: bool) -> None:
+    selector.all_keys = allow
     selector.patterns.clear()
 
 
-def _no_keys(selector: Selector) -> None:
-    selector.all_keys = False
-    selector.patterns.clear()
-
-
-def _all_channels(selector: Selector) -> None:
-    selector.all_channels = True
+def _all_channels(selector: Selector, *, allow: bool) -> None:
+    selector.all_channels = allow
     selector.channels.clear()
 
 
-def _no_channels(selector: Selector) -> None:
-    selector.all_channels = False
-    selector.channels.clear()
-
-
-def _all_commands(selector: Selector) -> None:
-    selector.all_commands = selector.future = True
-    selector.allowed = set(CATEGORIES_OF)
-    selector.command_rules.clear()
-    selector.first_arguments.clear()
-
-
-def _no_commands(selector: Selector) -> None:
-    selector.all_commands = selector.future = False
-    selector.allowed = set()
+def _all_commands(selector: Selector, *, allow: bool) -> None:
+    selector.all_commands = selector.future = allow
+    selector.allowed = set(CATEGORIES_OF) if allow else set()
     selector.command_rules.clear()
     selector.first_arguments.clear()
 
 
 _WHOLE: dict[bytes, Callable[[Selector], None]] = {
-    b"allkeys": _all_keys,
-    b"~*": _all_keys,
-    b"resetkeys": _no_keys,
-    b"allchannels": _all_channels,
-    b"&*": _all_channels,
-    b"resetchannels": _no_channels,
-    b"allcommands": _all_commands,
-    b"+@all": _all_commands,
-    b"nocommands": _no_commands,
-    b"-@all": _no_commands,
+    b"allkeys": partial(_all_keys, allow=True),
+    b"~*": partial(_all_keys, allow=True),
+    b"resetkeys": partial(_all_keys, allow=False),
+    b"allchannels": partial(_all_channels, allow=True),
+    b"&*": partial(_all_channels, allow=True),
+    b"resetchannels": partial(_all_channels, allow=False),
+    b"allcommands": partial(_all_commands, allow=True),
+    b"+@all": partial(_all_commands, allow=True),
+    b"nocommands": partial(_all_commands, allow=False),
+    b"-@all": partial(_all_commands, allow=False),
 }
 
 

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING
 
 from headwater.engine.keyspace.memory_totals import state_bytes
 from headwater.persistence.source import SegmentSource
@@ -21,10 +20,8 @@ from headwater.server.identity import COMPATIBLE_VERSION, RUN_ID, version
 from headwater.server.services.memory_use import STARTUP_BYTES, client_bytes, resident_bytes
 from headwater.server.services.observability import statistics
 from headwater.server.services.observability.statistics import Fields
+from headwater.server.services.services import Services
 from headwater.server.services.storage.checkpoint_statistics import REWRITE, SAVE
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
 
 
 def render(services: Services, wanted: set[str]) -> bytes:

@@ -6,13 +6,9 @@ administer the server are omitted, and so are those that were rejected before th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headwater.commands.table import Command
-
-if TYPE_CHECKING:
-    from headwater.server.session.clients import Clients
-    from headwater.server.session.session import Session
+from headwater.server.session.clients import Clients
+from headwater.server.session.session import Session
 
 _SHOWN: dict[int, bytes] = {
     0x07: b"\\a", 0x08: b"\\b", 0x09: b"\\t", 0x0A: b"\\n", 0x0D: b"\\r",

@@ -16,13 +16,14 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headwater.commands.dispatch import KNOWN_COUNT, KnownCommand
 from headwater.commands.table import COMMANDS, Command
 from headwater.common.limits import MAX_ERROR_CODE_BYTES, MAX_ERROR_CODES
+from headwater.config.execution import ExecutionConfig
 from headwater.errors import CommandError
 from headwater.resp.arguments import Arguments
+from headwater.server.services.faults import Faults
 from headwater.server.services.observability.latency import (
     COMMAND,
     FAST_COMMAND,
@@ -33,12 +34,8 @@ from headwater.server.services.observability.latency import (
 from headwater.server.services.observability.monitors import Monitors
 from headwater.server.services.observability.redaction import shown_values
 from headwater.server.services.observability.slowlog import OFF, SlowLog, cut_values, first_values
-
-if TYPE_CHECKING:
-    from headwater.config.execution import ExecutionConfig
-    from headwater.server.services.faults import Faults
-    from headwater.server.session.clients import Clients
-    from headwater.server.session.session import Session
+from headwater.server.session.clients import Clients
+from headwater.server.session.session import Session
 
 _NEVER_NS = 2**63 - 1
 

@@ -22,7 +22,7 @@ OFF = -1
 
 
 class SlowEntry(NamedTuple):
-    """An entry: number, Unix time in seconds, duration, arguments cut by `cut_values`."""
+    """An entry as SLOWLOG GET replies it: number, Unix time in seconds, duration, arguments cut by `cut_values`."""
 
     number: int
     time: int

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
+from headwater.server.services.services import Services
 
 Fields = dict[str, object]
 

@@ -12,14 +12,12 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from headwater.commands.dispatch import KnownCommand
 from headwater.errors import CommandError
+from headwater.resp.arguments import Arguments
 from headwater.server.services.scripting.interpreter import Interpreter
-
-if TYPE_CHECKING:
-    from headwater.commands.dispatch import KnownCommand
-    from headwater.resp.arguments import Arguments
 
 MOST_FROM_EVAL = 500
 

@@ -9,7 +9,7 @@ Rule 3. An inner command that fails changes nothing. Earlier writes of the scrip
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.commands.dispatch import KnownCommand, find_command
 from headwater.errors import CommandError
@@ -28,9 +28,7 @@ from headwater.server.services.scripting.values import (
     write_word,
     write_words,
 )
-
-if TYPE_CHECKING:
-    from headwater.server.session.session import Session
+from headwater.server.session.session import Session
 
 try:
     import cython

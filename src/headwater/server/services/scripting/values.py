@@ -130,7 +130,7 @@ def write_word(reply: ReplyWriter, word: Any, *, says_false: bool) -> None:
     elif word is None or (word is False and not says_false):
         reply.nil()
     elif isinstance(word, bool):
-        _write_boolean(reply, word)
+        reply.boolean(word)
     else:
         reply.integer(_integer(word))
 
@@ -155,24 +155,12 @@ def write_words(
     return errors
 
 
-def _write_boolean(reply: ReplyWriter, value: bool) -> None:
-    if reply.resp == 3:
-        reply.raw(b"#t\r\n" if value else b"#f\r\n")
-    else:
-        reply.integer(int(value))
-
-
 def _write_status(reply: ReplyWriter, words: Any) -> None:
     reply.simple(_one_line(next(words)))
 
 
 def _write_double(reply: ReplyWriter, words: Any) -> None:
-    number = next(words)
-    text = number_text(number).replace(b"-nan", b"nan")
-    if reply.resp == 3:
-        reply.raw(b",%b\r\n" % text)
-    else:
-        reply.bulk(text)
+    reply.double(number_text(next(words)).replace(b"-nan", b"nan"))
 
 
 def number_text(number: float) -> bytes:
@@ -205,16 +193,13 @@ def _write_big_number(reply: ReplyWriter, words: Any) -> None:
 
 def _write_verbatim(reply: ReplyWriter, words: Any) -> None:
     form, text = next(words), next(words)
-    if reply.resp == 3:
-        reply.raw(b"=%d\r\n%b:%b\r\n" % (len(text) + 4, form[:3].ljust(3), text))
-    else:
-        reply.bulk(text)
+    reply.verbatim(text, form[:3].ljust(3))
 
 
 _ERRORS: dict[object, type[CommandError]] = {b"err": CommandError, b"counted_err": CountedError}
 
 _WRITERS: dict[bytes, Callable[[ReplyWriter, Any], None]] = {
-    b"true": lambda reply, _words: _write_boolean(reply, True),
+    b"true": lambda reply, _words: reply.boolean(True),
     b"ok": _write_status,
     b"double": _write_double,
     b"big_number": _write_big_number,

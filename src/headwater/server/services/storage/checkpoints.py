@@ -23,26 +23,23 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from headwater.config.config import Config
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import HeadwaterError
 from headwater.journal.disk.files import DiskFiles
+from headwater.journal.images.rotation import Rotation
+from headwater.journal.log.journal import Journal
 from headwater.persistence.building import checkpoint
 from headwater.persistence.digest import source_digest
 from headwater.persistence.order import CheckpointFailed, CheckpointOrder
 from headwater.persistence.process import HelperProcess, can_start
+from headwater.server.services.records import TurnRecords
 from headwater.server.services.state import DISK_IS_FULL, NEVER, NodeState
 from headwater.server.services.storage.checkpoint_statistics import CheckpointStatistics
 from headwater.server.services.storage.compactions import Compactions
-
-if TYPE_CHECKING:
-    from headwater.config.config import Config
-    from headwater.engine.keyspace.keyspace import Keyspace
-    from headwater.journal.images.rotation import Rotation
-    from headwater.journal.log.journal import Journal
-    from headwater.server.services.records import TurnRecords
-    from headwater.server.services.storage.segments import Segments
-    from headwater.server.services.turn_clock import TurnClock
+from headwater.server.services.storage.segments import Segments
+from headwater.server.services.turn_clock import TurnClock
 
 log = logging.getLogger("headwater.server")
 

@@ -22,16 +22,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from weakref import ref
 
 from headwater.engine.bodies.bodies import Bodies, Opened, place_of
 from headwater.engine.bodies.codecs import Codec, codec_in
 from headwater.engine.bodies.sealed_block import SealedBlock
 from headwater.resp.arguments import Arguments
-
-if TYPE_CHECKING:
-    from headwater.server.session.session import Session
+from headwater.server.session.session import Session
 
 log = logging.getLogger("headwater.server")
 

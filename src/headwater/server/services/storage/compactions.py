@@ -16,26 +16,22 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 from weakref import ref
 
+from headwater.config.config import Config
 from headwater.engine.bodies.blobs import BlobPlace
+from headwater.engine.entries.entry_block import EntryBlock
 from headwater.engine.facts.facts import HEADROOM
+from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import NodePoisoned
+from headwater.journal.log.journal import Journal
 from headwater.journal.segments.compaction import Compaction, compact, sparse_segments
 from headwater.journal.segments.segment_reader import SegmentReader
 from headwater.journal.segments.segments import segment_name, segment_numbers
-from headwater.server.services.storage.segments import segment_writer
-
-if TYPE_CHECKING:
-    from headwater.config.config import Config
-    from headwater.engine.entries.entry_block import EntryBlock
-    from headwater.engine.keyspace.keyspace import Keyspace
-    from headwater.journal.log.journal import Journal
-    from headwater.server.services.records import TurnRecords
-    from headwater.server.services.state import NodeState
-    from headwater.server.services.storage.segments import Segments
-    from headwater.server.services.turn_clock import TurnClock
+from headwater.server.services.records import TurnRecords
+from headwater.server.services.state import NodeState
+from headwater.server.services.storage.segments import Segments, segment_writer
+from headwater.server.services.turn_clock import TurnClock
 
 log = logging.getLogger("headwater.server")
 

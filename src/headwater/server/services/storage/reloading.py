@@ -8,15 +8,11 @@ blocked command is run again.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from headwater.common.steps import do_all
 from headwater.journal.log.recovery import Recovery
 from headwater.persistence.replaying import log_recovery, reread_steps
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-
+from headwater.server.services.services import Services
 
 log = logging.getLogger("headwater.server")
 

@@ -29,7 +29,7 @@ from collections import deque
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from weakref import ref
 
 from headwater.engine.bodies.blobs import BlobPlace
@@ -39,10 +39,8 @@ from headwater.engine.tier.sealing import CompressionJob, compressed
 from headwater.errors import NodePoisoned
 from headwater.journal.segments.blobs import BlobHead
 from headwater.journal.segments.segments import SegmentWriter
-
-if TYPE_CHECKING:
-    from headwater.server.services.services import Services
-    from headwater.server.services.storage.segments import Segments
+from headwater.server.services.services import Services
+from headwater.server.services.storage.segments import Segments
 
 log = logging.getLogger("headwater.server")
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
 
+from headwater.config.config import Config
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.journal.log.journal import Journal
+from headwater.server.services.records import TurnRecords
+from headwater.server.services.state import NodeState
 from headwater.server.services.storage.checkpoints import Checkpoints
 from headwater.server.services.storage.compactions import Compactions
 from headwater.server.services.storage.segments import Segments
-
-if TYPE_CHECKING:
-    import threading
-
-    from headwater.config.config import Config
-    from headwater.engine.keyspace.keyspace import Keyspace
-    from headwater.journal.log.journal import Journal
-    from headwater.server.services.records import TurnRecords
-    from headwater.server.services.state import NodeState
-    from headwater.server.services.turn_clock import TurnClock
+from headwater.server.services.turn_clock import TurnClock
 
 
 class Storage:

@@ -22,6 +22,7 @@ from headwater.spark.core.planning.planning import (
     CutRange,
     Limits,
     Look,
+    Planner,
     Wanted,
     part_sizes,
     parts_between,
@@ -118,7 +119,7 @@ Plan = Generator[Walk, None, T]
 """Yields walks that have not ended, and goes on when they have (rule 1)."""
 
 
-class LuaPlanner:
+class LuaPlanner(Planner):
     """Plans with Lua on Redis and Valkey.
 
     There, counting means walking the range, so known counts are not computed again. If the first entry is
@@ -133,9 +134,6 @@ class LuaPlanner:
         self._complete: dict[str, StreamState] = {}
         """The streams that missed nothing at the last look, with their state at that time."""
         self._together = _AT_FIRST
-
-    def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        return self.look_at_all({stream: (position, upto)})[stream]
 
     def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
         states = self._store.states(wanted)
@@ -186,14 +184,8 @@ class LuaPlanner:
         since = yield from _counted(stream, then.last_id, state.last_id)
         return since == state.entries_added - then.entries_added
 
-    def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
-        return self.limit_all({stream: (position, look, count)})[stream]
-
     def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
         return self._carried_out({stream: _limited(stream, *one) for stream, one in wanted.items()})
-
-    def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
-        return self.cut_all({stream: (span, parts)})[stream]
 
     def cut_all(self, spans: Mapping[str, tuple[ReadSpan, int]]) -> dict[str, CutRange]:
         return self._carried_out(

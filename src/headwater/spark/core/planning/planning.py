@@ -6,8 +6,9 @@ the same numbers.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from headwater.common.model import IDRange, StreamID
 from headwater.spark.core.positions import Position, ReadSpan, StreamState, after, before
@@ -43,32 +44,39 @@ Limits = Mapping[str, tuple[Position, Look, int]]
 """Streams, each with a position, a look from there, and the number of its entries that a batch may take."""
 
 
-class Planner(Protocol):
+class Planner(ABC):
     """Counts and splits streams for readers. Starts are always excluded, ends are included."""
 
-    def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        """Look at the stream after ``position``, taken up to ``upto``, or up to its last id if that is None.
+    @abstractmethod
+    def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
+        """Look at each stream after its position, taken up to the second one, or up to its last id if that is None.
 
-        Returns None if the stream does not exist.
+        The look at a stream that does not exist is None. Streams with nothing new share a few requests.
         """
 
-    def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
-        """Return `look` of each stream. Those with nothing new share a few requests."""
-
-    def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
-        """Reduce ``look`` to its first ``count`` entries; requires ``count < look.taken``."""
-
+    @abstractmethod
     def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
-        """Return `limit` of each stream."""
+        """Reduce each look to its first ``count`` entries; requires ``count < look.taken``."""
 
-    def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
-        """Split ``span`` into at most ``parts`` parts."""
-
+    @abstractmethod
     def cut_all(self, spans: Mapping[str, tuple[ReadSpan, int]]) -> dict[str, CutRange]:
-        """Return `cut` of each stream, given its span and its number of parts."""
+        """Split the span of each stream into at most the number of parts."""
 
+    @abstractmethod
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
         """Return the number of live entries after ``start``, up to ``to``."""
+
+    def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
+        """Return `look_at_all` of one stream."""
+        return self.look_at_all({stream: (position, upto)})[stream]
+
+    def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
+        """Return `limit_all` of one stream."""
+        return self.limit_all({stream: (position, look, count)})[stream]
+
+    def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
+        """Return `cut_all` of one stream."""
+        return self.cut_all({stream: (span, parts)})[stream]
 
 
 def part_sizes(count: int, parts: int) -> list[int]:

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from headwater.common.model import StreamID
 from headwater.errors import HeadwaterError
-from headwater.groups.protocol.operation import Operation, batched, single
+from headwater.groups.protocol.operation import Operation, batched
+from headwater.operations.positions import entry_number
 from headwater.spark.core.planning.planning import (
     CutRange,
     Limits,
     Look,
+    Planner,
     Wanted,
     look_without_new_entries,
     part_sizes,
@@ -27,18 +29,12 @@ from headwater.spark.core.store import Command, SourceStore
 _TOGETHER: Final = 200
 """Streams in one request: some milliseconds during which the server serves no other client."""
 
-_FAN: Final = 256
-"""Parts per step of the search for the n-th entry: three steps cover 16 million entries."""
 
-
-class SplitPlanner:
+class SplitPlanner(Planner):
     """Plans with XSPLIT, which uses block counts: a few milliseconds for a stream of any length."""
 
     def __init__(self, store: SourceStore) -> None:
         self._store = store
-
-    def look(self, stream: str, position: Position, upto: Position | None) -> Look | None:
-        return self.look_at_all({stream: (position, upto)})[stream]
 
     def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
         found: dict[str, Look | None] = {}
@@ -76,9 +72,6 @@ class SplitPlanner:
             found[stream] = Look(state, to, total, taken)
         return found
 
-    def limit(self, stream: str, position: Position, look: Look, count: int) -> Look | None:
-        return self.limit_all({stream: (position, look, count)})[stream]
-
     def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
         # Finding the end takes several steps, during which entries may be removed. The result is
         # counted again in one step, so it may be fewer than `count` entries, but never more.
@@ -94,9 +87,6 @@ class SplitPlanner:
                 for stream, (position, _look, count) in wanted.items()
             }
         )
-
-    def cut(self, stream: str, span: ReadSpan, parts: int) -> CutRange:
-        return self.cut_all({stream: (span, parts)})[stream]
 
     def cut_all(self, spans: Mapping[str, tuple[ReadSpan, int]]) -> dict[str, CutRange]:
         found: dict[str, CutRange] = {}
@@ -122,24 +112,10 @@ class SplitPlanner:
 
 def _end_of(stream: str, position: Position, look: Look, count: int) -> Operation[StreamID]:
     """Return the greatest id such that at most ``count`` entries are live after ``position``, up to it."""
-    begin, to, skip = f"({position.id}", look.to, count
-    while True:
-        live, starts = _cuts((yield from single("XSPLIT", stream, begin, str(to), _FAN)))
-        if live <= skip:
-            return to
-        passed, inside = 0, 0
-        for index, size in enumerate(part_sizes(live, len(starts) + 1)):
-            if passed + size > skip:
-                inside = index
-                break
-            passed += size
-        if passed == skip:
-            return before(starts[inside - 1])
-        skip -= passed
-        if inside < len(starts):
-            to = before(starts[inside])
-        if inside:
-            begin = str(starts[inside - 1])
+    following = yield from entry_number(
+        stream, count + 1, verbs=True, first=f"({position.id}", last=str(look.to)
+    )
+    return look.to if following is None else before(StreamID.parse(following))
 
 
 def _cuts(reply: Any) -> tuple[int, list[StreamID]]:

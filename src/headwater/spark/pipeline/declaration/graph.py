@@ -11,26 +11,15 @@ because the source's history may be trimmed, and the table's contents must not s
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Protocol
 
+from headwater.spark.pipeline.declaration.model import Table
 from headwater.spark.pipeline.declaration.problems import Problems, nearest
 
 
-class TableNode(Protocol):
-    """The attributes of a table that this module needs."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def mode(self) -> str: ...
-    @property
-    def reads(self) -> Sequence[str]: ...
-
-
 def ordered(
-    tables: Mapping[str, TableNode],
+    tables: Mapping[str, Table],
     sources: Iterable[str],
     inputs: Iterable[str],
     problems: Problems,
@@ -59,7 +48,7 @@ def ordered(
         return list(tables)
 
 
-def shared(source: str, tables: Mapping[str, TableNode], logged: Container[str] = ()) -> list[str]:
+def shared(source: str, tables: Mapping[str, Table], logged: Container[str] = ()) -> list[str]:
     """Return the streamed tables whose queries read ``source``."""
     return [
         name
@@ -69,7 +58,7 @@ def shared(source: str, tables: Mapping[str, TableNode], logged: Container[str] 
 
 
 def sources_below(
-    name: str, tables: Mapping[str, TableNode], sources: Iterable[str], logged: Container[str] = ()
+    name: str, tables: Mapping[str, Table], sources: Iterable[str], logged: Container[str] = ()
 ) -> list[str]:
     """Return those of ``sources`` that the table ``name`` reads, directly or through the SQL of other tables.
 
@@ -80,7 +69,7 @@ def sources_below(
     return [source for source in sources if source in read]
 
 
-def upstream(name: str, tables: Mapping[str, TableNode], logged: Container[str] = ()) -> set[str]:
+def upstream(name: str, tables: Mapping[str, Table], logged: Container[str] = ()) -> set[str]:
     """Return every table that ``name`` reads, directly or through other tables that are not in ``logged``."""
     found: set[str] = set()
     ahead = [name]
@@ -94,7 +83,7 @@ def upstream(name: str, tables: Mapping[str, TableNode], logged: Container[str] 
 
 
 def _check(
-    table: TableNode, kinds: Mapping[str, str], problems: Problems, unreadable: Container[str]
+    table: Table, kinds: Mapping[str, str], problems: Problems, unreadable: Container[str]
 ) -> None:
     key = f"table.{table.name}.sql"
     for read in table.reads:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from headwater.errors import DeclarationError
-from headwater.messages import dead_letter_stream
+from headwater.messages.keys import dead_letter_stream
 from headwater.spark.core.ddl import parse_schema
 from headwater.spark.core.options import OPTIONS, SourceOptions, parse_options
 from headwater.spark.pipeline.declaration.model import Format, Input, Source, Table, Target

@@ -15,7 +15,7 @@ from headwater.errors import PipelineError
 from headwater.spark.core import option_values as values
 from headwater.spark.core.durable import replacing
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
-from headwater.spark.pipeline.sinks.layout import check_directory
+from headwater.spark.pipeline.sinks.layout import SinkWithoutPath
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ _ROWS: Final = 20
 _TRUNCATE: Final = True
 
 
-class Console:
+class Console(SinkWithoutPath):
     """Prints rows of the table ``name``.
 
     Options: ``rows``, the number of rows of a batch that are shown (20), and ``truncate``, true if long values
@@ -35,7 +35,7 @@ class Console:
     """
 
     def __init__(self, name: str, *, checkpoint: Path, options: Mapping[str, str]) -> None:
-        self.checkpoint = checkpoint
+        super().__init__(checkpoint)
         self._name = name
         texts = values.recognised(options, OPTIONS)
         self._rows = values.count("rows", texts["rows"]) if "rows" in texts else _ROWS
@@ -43,15 +43,6 @@ class Console:
             values.flag("truncate", texts["truncate"]) if "truncate" in texts else _TRUNCATE
         )
         self._note = checkpoint / "headwater" / "printed.json"
-
-    def check(self) -> None:
-        """Raise `PipelineError` if the checkpoint cannot be a directory."""
-        check_directory(self.checkpoint)
-
-    def prepare(self) -> None:
-        """Create the checkpoint's parent directory."""
-        self.check()
-        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
         """Print a batch; return its number of rows, or `THERE_ALREADY`."""
@@ -76,9 +67,6 @@ class Console:
         raise PipelineError(
             f"table {self._name} is printed on the console and cannot be read back; use another sink"
         )
-
-    def rows(self) -> None:
-        """Return None: the rows are not stored."""
 
     def _printed(self) -> dict[str, int]:
         """Return the last printed batch of each series."""

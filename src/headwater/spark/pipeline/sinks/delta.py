@@ -38,8 +38,7 @@ from headwater.spark.pipeline.sinks.layout import check_directory
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame
 
 
 class DeltaAppend(DeltaDirectory):
@@ -88,10 +87,6 @@ class DeltaAppend(DeltaDirectory):
             self.sync_commit(table)
         shutil.rmtree(self.staging, ignore_errors=True)
         return sum(file.rows for file in files)
-
-    def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """Return the table's contents with the query's schema."""
-        return self.read(spark, schema)
 
     def _commit(
         self,
@@ -191,9 +186,6 @@ class DeltaUpdate(DeltaAppend):
 class DeltaComplete(DeltaDirectory):
     """The Delta table at ``path`` that every run rebuilds. Old versions stay until VACUUM."""
 
-    def __init__(self, path: Path, *, partition_by: tuple[str, ...] = ()) -> None:
-        super().__init__(path, partition_by)
-
     def write(self, frame: DataFrame) -> int:
         """Replace the table's contents by ``frame``'s rows; return their number."""
         files = self.stage(frame)
@@ -208,7 +200,3 @@ class DeltaComplete(DeltaDirectory):
         self.sync_commit(table)
         shutil.rmtree(self.staging, ignore_errors=True)
         return sum(file.rows for file in files)
-
-    def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """Return the table's contents with the columns of its SQL."""
-        return self.read(spark, schema)

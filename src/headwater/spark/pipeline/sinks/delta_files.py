@@ -14,6 +14,7 @@ from headwater.errors import PipelineError
 from headwater.spark.core.durable import directories, sync, sync_all
 from headwater.spark.pipeline.sinks.layout import (
     check_directory,
+    has_files,
     nullable_schema,
     partition_values,
     read_files,
@@ -47,7 +48,7 @@ class File(NamedTuple):
 class DeltaDirectory:
     """A Delta table of any mode, in a directory of this machine's file system."""
 
-    def __init__(self, path: Path, partition_by: tuple[str, ...]) -> None:
+    def __init__(self, path: Path, partition_by: tuple[str, ...] = ()) -> None:
         self.path = path
         self.partition_by = partition_by
         self.state = path / STATE
@@ -65,7 +66,7 @@ class DeltaDirectory:
             raise PipelineError(
                 f"the sink delta needs delta-rs ({error}): pip install 'headwater[delta]'"
             ) from error
-        if self.path.exists() and self.table() is None and self._has_files():
+        if self.path.exists() and self.table() is None and has_files(self.path):
             raise PipelineError(
                 f"{self.path} contains files but is not a Delta table; name another path"
             )
@@ -76,7 +77,7 @@ class DeltaDirectory:
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.staging, ignore_errors=True)
 
-    def read(self, spark: SparkSession, schema: StructType) -> DataFrame:
+    def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
         """Return the contents of the newest version, as ``schema``."""
         table = self.table()
         if table is None:
@@ -311,9 +312,6 @@ class DeltaDirectory:
         """Return the partition columns that are moments in time."""
         kinds = {field["name"]: field["type"] for field in json.loads(schema.to_json())["fields"]}
         return [name for name in self.partition_by if kinds.get(name) == "timestamp"]
-
-    def _has_files(self) -> bool:
-        return any(not entry.name.startswith((".", "_")) for entry in self.path.iterdir())
 
 
 def transactions(*named: tuple[str, int]) -> CommitProperties:

@@ -165,6 +165,30 @@ def check_directory(path: Path) -> None:
             return
 
 
+def has_files(directory: Path) -> bool:
+    """Return whether ``directory`` has anything that readers of tables do not skip."""
+    return any(not entry.name.startswith((".", "_")) for entry in directory.iterdir())
+
+
+class SinkWithoutPath:
+    """A sink whose rows are not stored in a directory; only its checkpoint is one."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+
+    def check(self) -> None:
+        """Raise `PipelineError` if the checkpoint cannot be a directory."""
+        check_directory(self.checkpoint)
+
+    def prepare(self) -> None:
+        """Create the checkpoint's parent directory. Raises as `check` does."""
+        self.check()
+        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+
+    def rows(self) -> None:
+        """Return None: the rows cannot be counted."""
+
+
 def nullable_schema(schema: StructType) -> dict[str, Any]:
     """Return Spark's JSON schema, which Delta uses too, with all columns nullable.
 

@@ -48,6 +48,7 @@ from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId, check_is_last
 from headwater.spark.pipeline.sinks.layout import (
     check_directory,
+    has_files,
     partition_values,
     read_files,
     write_files,
@@ -103,7 +104,7 @@ class AppendTable:
                 f"{self.path} is a Delta table, but the sink is parquet: set sink = 'delta', or name "
                 "another path"
             )
-        if self.path.exists() and not self.state.exists() and _visible(self.path):
+        if self.path.exists() and not self.state.exists() and has_files(self.path):
             raise PipelineError(
                 f"{self.path} contains files that this pipeline did not write; name another path"
             )
@@ -447,7 +448,3 @@ def _prefix(batch: BatchId) -> str:
 def _move(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     source.replace(target)
-
-
-def _visible(directory: Path) -> bool:
-    return any(not entry.name.startswith((".", "_")) for entry in directory.iterdir())

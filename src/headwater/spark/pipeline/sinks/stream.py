@@ -15,7 +15,7 @@ from headwater.errors import PipelineError
 from headwater.spark.embedded import reachable_options
 from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId
-from headwater.spark.pipeline.sinks.layout import check_directory
+from headwater.spark.pipeline.sinks.layout import SinkWithoutPath
 from headwater.spark.sink.destination import check_recorded
 from headwater.spark.sink.options import SinkOptions, parse_options
 from headwater.spark.sink.publishing import recorded_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headwater.spark.sink.marker import Marker
 
 
-class StreamTable:
+class StreamTable(SinkWithoutPath):
     """The stream ``stream`` at ``url``. ``options`` are the sink's: ``codec``, ``maxlen``, ``minid``.
 
     Raises `DeclarationError` for options that the sink does not have.
@@ -36,18 +36,9 @@ class StreamTable:
     def __init__(
         self, url: str, stream: str, *, checkpoint: Path, options: Mapping[str, str]
     ) -> None:
-        self.checkpoint = checkpoint
+        super().__init__(checkpoint)
         self._given = {"url": url, "stream": stream, "failOnDataLoss": "true"} | dict(options)
         self._options(BatchId(0))
-
-    def check(self) -> None:
-        """Raise `PipelineError` if the checkpoint cannot be a directory."""
-        check_directory(self.checkpoint)
-
-    def prepare(self) -> None:
-        """Create the checkpoint's parent directory; a replay completes an incomplete batch."""
-        self.check()
-        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
         """Add a batch; return its number of rows, or `THERE_ALREADY`."""
@@ -73,9 +64,6 @@ class StreamTable:
             f"the stream {self._given['stream']!r} cannot be read back as a table: let the other "
             "table read what this one reads, or read the stream as a source"
         )
-
-    def rows(self) -> None:
-        """Return None: the stream may have other writers, and is trimmed."""
 
     def _options(self, batch: BatchId) -> SinkOptions:
         query = Checkpoint(self.checkpoint).query() or "none"
