@@ -51,6 +51,13 @@ def test_the_page_summarizes_runs_and_names_failures(tmp_path: Path) -> None:
     assert "kills: 1 failed, first: `seed 4: s1 is lost`" in page
 
 
+def test_the_page_shows_the_longest_time_of_all_runs(tmp_path: Path) -> None:
+    for seed, milliseconds in ((1, 189), (2, 104), (3, 1_130)):
+        waited = Outcome("waits", (seed, seed), milliseconds, "milliseconds of audit, 99 %", [], 1)
+        campaigns.record("deploy", waited, directory=tmp_path)
+    assert "| waits | 3 | at most 1,130 ms | 0 | 1 to 3 |" in reliability.page(tmp_path)
+
+
 def test_the_outcome_of_conform_has_seeds_counts_and_failures() -> None:
     found = {
         "first_seed": 7,
