@@ -134,7 +134,7 @@ def test_an_expired_authority_is_refused_if_there_is_no_other(
     # Then it is refused as the only one
     said = refusal(config(made, tls_ca_cert_file=str(old)))
     assert said.startswith(
-        f"every authority in tls-ca-cert-file {str(old)!r} has expired, the last"
+        f"every authority's certificate in tls-ca-cert-file {str(old)!r} has expired, the last"
     )
 
     # And together with a valid one it is reported

@@ -134,13 +134,13 @@ def test_an_error_of_the_store_is_one_line(member: Core, run_headwater: Run) -> 
         ["dead", "list", "s"],
     ):
         output = run_headwater(*command, "--url", f"{address}/99", status=1)
-        assert output == f"headwater: {address}/99 refuses this: DB index is out of range\n"
+        assert output == f"headwater: {address}/99 refused the request: DB index is out of range\n"
     bad = f"{address.replace('redis', 'rediss')}?ssl_cert_reqs=bogus"
     output = run_headwater("pending", "list", "s", "--url", bad, status=1)
     assert "cannot be used: Invalid SSL Certificate Requirements Flag: bogus" in output
     assert "Traceback" not in output
     output = run_headwater("add", "text", "n=1", status=1)
-    assert output.startswith(f"headwater: {address} refuses this: WRONGTYPE")
+    assert output.startswith(f"headwater: {address} refused the request: WRONGTYPE")
 
 
 def test_the_error_for_an_unreachable_store_hides_the_password(run_headwater: Run) -> None:

@@ -61,7 +61,7 @@ From = Annotated[
 def list_letters(
     stream: StreamName,
     *,
-    count: Annotated[int, Option(min=1, metavar="N", help="List at most N.")] = 100,
+    count: Annotated[int, Option(min=1, metavar="N", help="List at most N dead letters.")] = 100,
     after: Annotated[
         str | None, Option(metavar="ID", parser=_id, help="List only dead letters after this id.")
     ] = None,

@@ -140,7 +140,7 @@ app = LazyGroup(
     params=[
         _flag("--version", _print_version, "Print the version and exit."),
         _flag("--install-completion", _complete, "Install completion for the current shell."),
-        _flag("--show-completion", _complete, "Print the completion script of the current shell."),
+        _flag("--show-completion", _complete, "Print the completion script for the current shell."),
     ],
 )
 

@@ -108,7 +108,7 @@ def _client(url: str, *, creates: bool = False) -> Iterator[redis.Redis | Direct
     except Refused as error:
         if error.code in _REASONS:
             raise HeadwaterError(f"{redacted(url)} {_REASONS[error.code]}: {error}") from error
-        raise HeadwaterError(f"{redacted(url)} refuses this: {error}") from error
+        raise HeadwaterError(f"{redacted(url)} refused the request: {error}") from error
 
 
 _REASONS = {

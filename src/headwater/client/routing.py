@@ -74,7 +74,7 @@ class Unit(NamedTuple):
     places: range
     slot: int | None
     asked: NodeAddress | None = None
-    """The node that already has the slot's keys, while the slot moves there."""
+    """The node that an ASK redirection named while the slot moves there; None without a redirection."""
     crosses: bool = False
     """True if the unit is a transaction on several slots, which no node runs."""
 

@@ -244,8 +244,8 @@ class Call:
         self.notify(MISSED, b"keymiss", key)
 
     def create_stream(self, key: bytes) -> StoredStream:
-        """Create a stream at ``key``, configured by the settings. The caller has admitted two facts: twice `HEADROOM`
-        and the key."""
+        """Create a stream at ``key``, configured by the settings. The caller must have admitted two facts:
+        `2 * (HEADROOM + len(key))` bytes."""
         stream = self.db.create_stream(key, self.keyspace.next_sid)
         stream.used_ms = self.now_ms
         begins, settings = stream.idempotency, self.settings

@@ -73,7 +73,7 @@ def _expire(call: Call, command: str, unit_ms: int, *, since_ms: int | None) -> 
 
 def let_expire(call: Call, key: bytes, at_ms: int) -> None:
     """Set the expiry of an existing key to the steady time ``at_ms``, or delete the key if that time has passed. The
-    caller has admitted `HEADROOM` and the key."""
+    caller must have admitted `HEADROOM + len(key)` bytes."""
     if at_ms <= call.now_ms:
         delete_key(call, key)
         return
@@ -118,7 +118,8 @@ def persist(call: Call) -> None:
 
 
 def let_live(call: Call, key: bytes) -> None:
-    """Remove the expiry of a key that has one. The caller has admitted `HEADROOM` and the key."""
+    """Remove the expiry of a key that has one. The caller must have admitted `HEADROOM + len(key)`
+    bytes."""
     call.db.set_expiry(key, NO_EXPIRY)
     call.modified(key)
     call.notify(GENERIC, b"persist", key)

@@ -262,7 +262,8 @@ def _gone_size(entry_id: tuple[int, int]) -> int:
 
 
 class History(GroupRead):
-    """A read of an id: the consumer's own pending entries after that id. It is always in the reply and never waits."""
+    """A read after an id instead of ``>``: the consumer's own pending entries. It never waits. Unless the reply is
+    full, its stream is in it, even without entries."""
 
     def __init__(self) -> None:
         self.after = (0, 0)

@@ -34,7 +34,7 @@ def delete(call: Call) -> None:
 
 
 def delete_key(call: Call, key: bytes) -> None:
-    """Delete an existing key, as DEL does. The caller has admitted `HEADROOM` and the key."""
+    """Delete an existing key, as DEL does. The caller must have admitted `HEADROOM + len(key)` bytes."""
     call.db.delete(key)
     call.modified(key)
     call.notify(GENERIC, b"del", key)
@@ -42,7 +42,7 @@ def delete_key(call: Call, key: bytes) -> None:
 
 def clear_expired(call: Call, key: bytes, *, db: Database | None = None) -> None:
     """Delete ``key`` if it has expired but is still stored, so that a new value inherits nothing from it.
-    For commands that write. The caller has admitted `HEADROOM` and the key."""
+    For commands that write. The caller must have admitted `HEADROOM + len(key)` bytes."""
     place = call.db if db is None else db
     if key in place.values and place.lookup(key, call.now_ms) is None:
         place.delete(key)

@@ -87,8 +87,8 @@ def milliseconds_of(text: str, option: str, *, now_ms: int | None = None) -> int
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise HeadwaterError(
-            f"{option}: {text!r} is not a time: write ISO 8601, such as 2026-11-23T09:30:00Z, Unix milliseconds, or "
-            "how long ago, such as 5m or '1h30m ago'"
+            f"{option}: {text!r} is not a time: write ISO 8601 (2026-11-23T09:30:00Z), Unix milliseconds "
+            "(1763890200000), or how long ago (5m or '1h30m ago')"
         ) from None
     if moment.tzinfo is None:
         raise HeadwaterError(

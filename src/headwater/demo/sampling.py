@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A signal that the demo sent to a process, which the plots mark."""
+    """A signal that the demo sent to a process; the plots mark it. ``seconds`` counts from the sampler's start."""
 
     seconds: float
     what: str

@@ -273,8 +273,8 @@ def fit_words(words: array[int], count: int) -> None:
 
 
 def copy_words(target: array[int], at: int, source: array[int], start: int, count: int) -> None:
-    """Overwrite ``count`` words of ``target`` from index ``at`` on with those of ``source`` from ``start``
-    on. Both may be the same array."""
+    """Copy ``count`` words of ``source``, beginning at index ``start``, to ``target``, beginning at index
+    ``at``. ``source`` and ``target`` may be the same array."""
     assert 0 <= start <= len(source) - count
     assert 0 <= at <= len(target) - count
     target[at : at + count] = source[start : start + count]

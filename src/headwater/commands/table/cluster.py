@@ -165,7 +165,7 @@ READONLY = _refused(
 
 READWRITE = _refused(
     "readwrite", arity=1, flags="loading stale fast", since="3.0.0",
-    summary="Ends READONLY.",
+    summary="Ends the read-only mode that READONLY began on a connection.",
     acl="connection",
 )
 

@@ -128,7 +128,7 @@ CLIENT = Command(
         ),
         Command(
             "client|reply", arity=3, flags=SESSION, group="connection", since="3.2.0",
-            summary="Turns replies to the client off and on.",
+            summary="Turns replies to the client on or off, or skips the reply to the next command.",
             syntax="<ON | OFF | SKIP>",
             run="server:client.client_reply",
         ),

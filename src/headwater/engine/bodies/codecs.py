@@ -18,7 +18,7 @@ ZLIB = "zlib"
 ZSTD = "zstd"
 
 CODECS = (NONE, ZLIB, ZSTD)
-"""The codecs of blobs. A fact contains an index of this list."""
+"""The codecs of blobs. Facts and blobs store a codec as its index in this tuple."""
 
 _LEVEL = 1
 """Compression level of both codecs. Higher levels take several times as long and save a tenth more."""

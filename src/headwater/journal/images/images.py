@@ -159,4 +159,5 @@ def _check_end(files: Files, name: str, entry: ImageEntry, seed: int) -> None:
     group = next(read_groups(memoryview(data), 0, seed=seed, turn=entry.turn), None)
     counted = _END.pack(_END_KIND, entry.groups, start)
     if group is None or group.facts != counted:
-        raise damaged_image(files, name, start, "no end of an image with these groups and bytes")
+        what = f'no group "image end" that counts {entry.groups} groups and {start} bytes'
+        raise damaged_image(files, name, start, what)

@@ -4,13 +4,14 @@ Rule 1. A file is created under a temporary name with its full size and its head
         is renamed and the directory is fsynced. A file with its final name therefore has its header and
         its space.
 Rule 2. A failure to create a file is a reason to refuse a write (a sentence for the client), not an error:
-        nothing has been written that any client relies on, so it may be retried.
+        nothing has been written that any client relies on, so the creation may be
+        retried.
 Rule 3. After a failed fsync of the directory no file is created any more: a second fsync would succeed
         without the names being durable.
 Rule 4. A file is created only if space remains free for the next image (`Catalog.spare_bytes`) and for the
         small file of its rotation: the image makes room by replacing the journal's older files, and needs
         space itself.
-Rule 5. MANIFEST names a file before it gets a record.
+Rule 5. MANIFEST names a file before the first record is written to that file.
 Rule 6. A new directory begins with a file of `FIRST_FILE_BYTES`. Each file is twice as large as the one
         before, up to the usual size.
 """

@@ -67,7 +67,7 @@ class BlobDamaged(JournalDamaged):
 
 
 class BlobHead(NamedTuple):
-    """Description of the entries of a blob. ``entries`` counts tombstones too; ``codec`` is an index of
+    """Description of the entries of a blob. ``entries`` counts tombstones too; ``codec`` is an index in
     `headwater.engine.bodies.codecs.CODECS`; ``raw_bytes`` is the size of the body before compression."""
 
     origin: int

@@ -43,7 +43,7 @@ def config_get(call: Call, session: Session, services: Services) -> None:
 
 
 def config_set(call: Call, session: Session, services: Services) -> None:
-    """CONFIG SET name value …: change all of them, or none after an error."""
+    """CONFIG SET name value …: change all named settings, or none of them if one is refused."""
     words = [word.decode("utf-8", "surrogateescape") for word in call.arguments.values(2)]
     if len(words) % 2:
         raise CommandError(SYNTAX)

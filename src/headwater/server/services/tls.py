@@ -190,9 +190,9 @@ def _check_expiry(context: ssl.SSLContext, file: str) -> None:
     expired = [one for one in found if ssl.cert_time_to_seconds(str(one["notAfter"])) < now]
     if expired and len(expired) == len(found):
         raise ConfigError(
-            f"every authority in tls-ca-cert-file {file!r} has expired, the last on "
+            f"every authority's certificate in tls-ca-cert-file {file!r} has expired, the last one on "
             f"{max((str(one['notAfter']) for one in expired), key=ssl.cert_time_to_seconds)}, so "
-            "that no client's certificate can be valid; renew it"
+            "no client's certificate can be valid; put renewed certificates into the file"
         )
     for one in expired:
         log.warning("an authority in tls-ca-cert-file %r expired on %s", file, one["notAfter"])

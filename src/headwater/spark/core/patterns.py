@@ -65,7 +65,7 @@ def regular(name: str, text: str) -> StreamPattern:
         re.compile(text)
     except re.error as error:
         raise DeclarationError(
-            f"{name}: {text!r} is not a regular expression: {error}. A pattern like orders.* with the star of "
-            "Redis is given with the option stream"
+            f"{name}: {text!r} is not a valid regular expression: {error}. For a glob as in Redis, such as "
+            "orders.*, use the option stream instead"
         ) from None
     return StreamPattern(text, regular=True)

@@ -230,7 +230,7 @@ class Publisher:
     def _explaining(
         self, adding: Adding, additions: Sequence[Addition], part: Adding
     ) -> Iterator[None]:
-        """Complete the errors that are raised while a part is added."""
+        """Add to each error that is raised while ``part`` is sent which messages were added and which were not."""
         first = next((n for n, one in enumerate(adding.outcomes) if one is None), 0)
         try:
             yield

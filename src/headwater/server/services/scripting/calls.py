@@ -76,8 +76,8 @@ class ScriptRun:
         self._arguments = self._interpreter.arguments
 
     def answer(self, words: tuple[bytes, ...], key_count: int) -> list[CommandError]:
-        """Run the script with its keys and the arguments after them, and write its reply. Return the
-        errors in the reply. Raises `CommandError` with the error that ended it."""
+        """Run the script with ``words``, of which the first ``key_count`` are keys, and write its reply. Return the
+        errors in the reply. Raises `CommandError` if an error ended the script."""
         call, interpreter = self._session.call, self._interpreter
         arguments, db, may_block = call.arguments, call.db, call.may_block
         call.may_block = False

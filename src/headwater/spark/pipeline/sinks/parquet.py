@@ -258,7 +258,8 @@ class AppendTable:
                 text = json.dumps(values, separators=(",", ":")).encode()
             if len(text) > len(line):
                 raise PipelineError(
-                    f"{self._manifest}: batch {values['batch']} has no room for its new names"
+                    f"{self._manifest}: the new file names of batch {values['batch']} do not fit into its line, "
+                    "whose length must not change"
                 )
             lines.append(text.ljust(len(line)) + b"\n")
         return b"".join(lines)
