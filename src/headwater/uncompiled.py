@@ -1,7 +1,7 @@
 """Warns once when modules that are meant to be compiled run as plain Python.
 
-Plain Python is correct and many times slower (docs/reference/performance.md). An installation without a
-wheel and without a C compiler runs it, so the user is warned. ``HEADWATER_PURE=1`` requests it, without a
+Plain Python is correct but many times slower (docs/reference/performance.md). It runs if the package was
+installed from source without a C compiler, so the user is warned. ``HEADWATER_PURE=1`` requests it, without a
 warning.
 """
 

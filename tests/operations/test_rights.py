@@ -197,7 +197,8 @@ def test_a_denial_names_the_rule_to_add(
         client.execute_command("ACL", "SETUSER", "u", "reset", "on", ">pw", *allowed.split())
         said = run_headwater("add", "s", "v=1", "--url", as_user(url), status=1)
         assert re.search(
-            rf"refused the request: NOPERM .*; the user needs the rule {re.escape(rule)}$", said.strip()
+            rf"refused the request: NOPERM .*; the user needs the rule {re.escape(rule)}$",
+            said.strip(),
         )
         # Then with that rule it works
         client.execute_command("ACL", "SETUSER", "u", rule)

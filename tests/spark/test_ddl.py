@@ -30,7 +30,7 @@ SCHEMAS = (
         ("a int b int", "expected a comma or the end, got 'b'"),
         ("a int,", "expected a column name, got the end"),
         ("a decimal(40)", "at most 38 digits"),
-        ("a decimal(4, 5)", "no more than those after the point"),
+        ("a decimal(4, 5)", "at most that many after the point"),
         ("a array<int", "expected '>', got the end"),
         ("a array", "expected '<', got the end"),
         ("a map<string>", "expected ',', got '>'"),

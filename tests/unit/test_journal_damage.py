@@ -70,7 +70,7 @@ def test_a_bad_record_is_damage_when_a_later_file_holds_records() -> None:
     written.files.corrupt(FIRST, first[2] + 25, b"\xff")
     text = refused(written.files)
     assert place(text) == (FIRST, first[2])
-    assert f"{SECOND} says that records were durable up to {first[-1]} of {FIRST}" in text
+    assert f"{SECOND} says that records were durable up to offset {first[-1]} of {FIRST}" in text
 
 
 def test_a_file_whose_end_was_zeroed_is_damaged() -> None:
@@ -281,7 +281,7 @@ def test_the_end_of_a_file_according_to_the_next_file_takes_precedence() -> None
     written.files.corrupt(SECOND, 64, bound(synced_group(Synced(1, 64), 9, 9, SEED), 2, 64))
     text = refused(written.files)
     assert place(text) == (FIRST, written.ends[-1][1])
-    assert f"{SECOND} says that records were durable up to 64 of {FIRST}" in text
+    assert f"{SECOND} says that records were durable up to offset 64 of {FIRST}" in text
 
 
 def test_a_later_file_that_names_no_end_is_damaged() -> None:

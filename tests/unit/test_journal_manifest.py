@@ -135,7 +135,10 @@ def test_an_older_copy_of_the_newest_file_is_damage_after_a_clean_stop() -> None
     # Then the start is refused
     text = refused(written.files)
     assert place(text) == (name, end)
-    assert f"although MANIFEST says that records were durable up to {stopped} of {FIRST}" in text
+    assert (
+        f"although MANIFEST says that records were durable up to offset {stopped} of {FIRST}"
+        in text
+    )
 
 
 def test_an_older_copy_of_an_earlier_newest_file_is_damage_after_a_start() -> None:

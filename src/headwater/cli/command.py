@@ -251,7 +251,7 @@ _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class _Screen(io.StringIO):
-    """A buffer for the output of one repetition. It is a terminal if the real output is one."""
+    """A buffer for the output of one repetition. `isatty` is true if the real output is a terminal."""
 
     def __init__(self, *, terminal: bool) -> None:
         super().__init__()

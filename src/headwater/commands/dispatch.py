@@ -1,8 +1,8 @@
 """Finds the command that a request names, and checks the number of its arguments.
 
-`KnownCommand` is a declaration of the command table, prepared for dispatch. It has the function of a command on
-keys; the server looks up the functions of commands on sessions in `headwater.server.commands`. As in Redis, the name
-of a subcommand includes its container's: ``XGROUP|CREATE``.
+`KnownCommand` is a declaration of the command table, prepared for dispatch. For a command on keys, it holds the
+function to call; the server looks up the functions of commands on sessions in `headwater.server.commands`. As in
+Redis, the name of a subcommand includes its container's: ``XGROUP|CREATE``.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def pexpiretime(call: Call) -> None:
 
 
 def _tell(call: Call, unit_ms: int, shown_ms: Callable[[int], int]) -> None:
-    """Reply with a key's expiry in units of ``unit_ms``. ``shown_ms`` converts it from steady time."""
+    """Reply with a key's expiry in units of ``unit_ms``. ``shown_ms`` turns steady time into the time to show."""
     key = call.arguments.bytes(1)
     if seen(call, key) is None:
         call.reply.integer(_NO_KEY)

@@ -78,7 +78,7 @@ def until(look: Callable[[], T], *, what: str, within: float = WITHIN_SECONDS) -
     deadline = time.monotonic() + within
     while not (found := look()):
         if time.monotonic() > deadline:
-            raise ChildFailed(f"{what}: did not happen within {within:g} seconds")
+            raise ChildFailed(f"{what}: this did not happen within {within:g} seconds")
         time.sleep(0.02)
     return found
 

@@ -36,7 +36,7 @@ pause = PAUSE
 
 
 def slow_down(_signal: int, _frame: object) -> None:
-    """Wait `SLOW_SECONDS` for each flight from now on."""
+    """Set the pause before each flight to `SLOW_SECONDS`."""
     global pause
     pause = SLOW_SECONDS
 

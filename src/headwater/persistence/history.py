@@ -67,13 +67,13 @@ class What(StrEnum):
     DUE = "due"
     ACKNOWLEDGED = "acknowledged"
     DEAD_LETTERED = "dead-lettered"
-    """Acknowledged in one step with a dead letter."""
+    """Acknowledged in the same step that added its dead letter."""
     DROPPED = "dropped"
     """The delivery was deleted with its consumer (XGROUP DELCONSUMER)."""
     READ = "read without acknowledging"
     """Delivered by XREADGROUP NOACK: it was never pending."""
     SKIPPED = "skipped"
-    """The group was created after the entry, or set to a later position: it does not get the entry."""
+    """The group was created at, or set to, a position at or after the entry, so it does not get the entry."""
     GROUP_GONE = "group gone"
     """The group was destroyed."""
 
@@ -90,7 +90,7 @@ class EntryEvent(NamedTuple):
     deliveries: int | None = None
     """The delivery count afterwards; the last one if the delivery has ended."""
     due_ms: int | None = None
-    """Due time of a delayed entry, in Unix milliseconds of the server; None if it is not delayed."""
+    """Due time of a delayed entry by the server's clock, in Unix milliseconds; None if it is not delayed."""
 
 
 class EntryHistory(NamedTuple):

@@ -102,7 +102,7 @@ def _string(reader: ByteReader) -> Steps[Image]:
 
 
 def _texts(reader: ByteReader, each: int = 1) -> Steps[list[bytes]]:
-    """Read a length and as many strings, or ``each`` times as many."""
+    """Read a number of items, then their strings, ``each`` strings per item."""
     found: list[bytes] = []
     for number in range(1, each * reader.count(each) + 1):
         found.append(reader.string())

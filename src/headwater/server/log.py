@@ -34,7 +34,7 @@ LOG_LEVELS = {
 }
 
 _OPEN_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-"""Flags of the log file. With O_NONBLOCK, opening a FIFO without a reader is an error and does not wait."""
+"""Flags for opening the log file. With O_NONBLOCK, opening a FIFO without a reader fails instead of waiting."""
 
 
 def message_of(record: logging.LogRecord) -> str:

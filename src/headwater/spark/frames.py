@@ -139,7 +139,7 @@ def write_stream(
     """
     if available_now and interval is not None:
         raise DeclarationError(
-            "available_now and interval exclude each other: both are the trigger"
+            "available_now and interval exclude each other: both set the trigger"
         )
     texts = _sink_options(frame.sparkSession, stream, url, options, streaming=True)
     writer = frame.writeStream.format("headwater").options(**texts)

@@ -358,7 +358,7 @@ class CrashableFiles:
 
 
 def _read_into(content: bytes, data: memoryview, offset: int) -> int:
-    """Fill ``data`` from an offset of ``content`` on, as `headwater.journal.disk.system.read_into` does from a file."""
+    """Copy ``content`` from ``offset`` into ``data``, like `headwater.journal.disk.system.read_into`."""
     part = content[offset : offset + len(data)]
     data[: len(part)] = part
     return len(part)

@@ -38,7 +38,7 @@ def test_a_value_that_keeps_changing_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_timeout_names_the_awaited_event() -> None:
-    with pytest.raises(ChildFailed, match="the worker ends: did not happen within 0 seconds"):
+    with pytest.raises(ChildFailed, match="the worker ends: this did not happen within 0 seconds"):
         faults.until(lambda: None, what="the worker ends", within=0)
 
 

@@ -5,8 +5,8 @@
 
 Rule 1. Writing runs the turn, its fsync included, in the event loop's thread. Nothing is awaited, so
         no other task runs between a request and its commit.
-Rule 2. Only the loop's thread feeds its stream reader. Output of another thread's turn is handed to
-        that thread and stays in order with the output of the loop's turns.
+Rule 2. Only the loop's thread feeds its stream reader. Output of a turn in another thread is handed to
+        the loop's thread and stays in order with the output of the loop's turns.
 Rule 3. A reader that has paused reading is not fed until it resumes.
 """
 

@@ -171,7 +171,7 @@ READWRITE = _refused(
 
 ASKING = _refused(
     "asking", arity=1, flags="fast", since="3.0.0",
-    summary="Allows the next command in a slot that is being moved here.",
+    summary="Allows the next command to use a slot that is being moved to this node.",
     acl="connection",
 )
 # fmt: on

@@ -42,14 +42,14 @@ GETEX = Command(
 
 SETEX = Command(
     "setex", arity=4, flags="write denyoom", keys="OW update 1", group="string", since="2.0.0",
-    summary="Sets a key to a string that expires after seconds.",
+    summary="Sets a key to a string that expires after a number of seconds.",
     syntax="key seconds:integer value",
     run="values.strings.setex",
 )
 
 PSETEX = Command(
     "psetex", arity=4, flags="write denyoom", keys="OW update 1", group="string", since="2.6.0",
-    summary="Sets a key to a string that expires after milliseconds.",
+    summary="Sets a key to a string that expires after a number of milliseconds.",
     syntax="key milliseconds:integer value",
     run="values.strings.psetex",
 )
@@ -340,14 +340,14 @@ HINCRBY = Command(
 
 HGET = Command(
     "hget", arity=3, flags=_READ, keys="RO access 1", group="hash", since="2.0.0",
-    summary="Returns a field of a hash.",
+    summary="Returns the value of a field of a hash.",
     syntax="key field",
     run="values.hashes.hget",
 )
 
 HMGET = Command(
     "hmget", arity=-3, flags=_READ, keys="RO access 1", group="hash", since="2.0.0",
-    summary="Returns fields of a hash.",
+    summary="Returns the values of several fields of a hash.",
     syntax="key field [field ...]",
     run="values.hashes.hmget",
 )

@@ -61,7 +61,7 @@ class Restoring:
         if kind == 0x50:
             self._begin(reader)
         elif not self.begun:
-            raise ValueError(f"a fact of kind 0x{kind:02x} outside an image")
+            raise ValueError(f"a fact of kind 0x{kind:02x} is outside an image")
         elif kind == 0x5E:
             self._end()
         elif kind == 0x5D:
@@ -135,7 +135,7 @@ class Restoring:
             raise ValueError(f"database {db} does not exist")
         order = self.keyspace.databases[db].order
         if first + len(numbers) > len(order.numbers):
-            raise ValueError(f"{len(order.numbers)} keys in database {db}, and numbers for more")
+            raise ValueError(f"database {db} has {len(order.numbers)} keys, but numbers for more")
         order.renumber(first, numbers, next_number)
 
     # --- streams --------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ class Idempotency:
         self.tracked -= 1
 
     def book(self) -> None:
-        """Account for the producers and their iids."""
+        """Account for the memory of the producers and their iids."""
         size = PRODUCER_BYTES * len(self.producers) + IID_BYTES * self.tracked + self.names_bytes
         self.keyspace.memory.idempotency += size - self.booked
         self.booked = size

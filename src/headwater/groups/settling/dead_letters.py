@@ -45,8 +45,8 @@ def bury(
     error: BaseException | str,
     at_ms: int,
 ) -> Settlement:
-    """Return the settlement that makes an entry a dead letter. If ``error`` is a text, the record has no
-    trace."""
+    """Return the settlement that makes an entry a dead letter. If ``error`` is a string, the dead letter
+    has an empty ``trace``."""
     words, trace = (error, "") if isinstance(error, str) else (error_text(error), trace_text(error))
     record = dead_letter_fields(
         fields,

@@ -51,8 +51,8 @@ CLAIM_AFTER_MS: Final = 10_000
 If it is killed then, the message is late by this time."""
 
 READ_ENTRIES: Final = 64
-"""Maximum number of entries of a read. If no script publishes (`publish_by_script`), a read may have twice as many
-as the one before, as long as their content takes a few megabytes."""
+"""Maximum number of entries of a read. If no script publishes (`publish_by_script`), a read may have up to twice
+as many as the one before, provided that their content stays within a few megabytes."""
 
 SCRIPT_ENTRIES: Final = 200
 """Maximum number of entries that one call of the script publishes: two milliseconds of the server's time."""

@@ -131,7 +131,7 @@ class Catalog:
         return max([known, *(number + 1 for number in image_numbers(self._files, unfinished=True))])
 
     def close_file(self, end: Synced) -> None:
-        """Note that a journal file has ended, and is durable up to there."""
+        """Record that a journal file has ended, and that it is durable up to ``end``."""
         self.closed.append(end)
         self.floor = end
 

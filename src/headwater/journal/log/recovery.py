@@ -209,7 +209,7 @@ class Recovery:
                 last.name,
                 self.end,
                 f"{self._flaw(last, content, self.end)}, although {MANIFEST_NAME} says that records were "
-                f"durable up to {floor.offset} of {file_name(floor.number)}",
+                f"durable up to offset {floor.offset} of {file_name(floor.number)}",
             )
 
     def _refuse_short(self, file: JournalFile, content: Content, *, named: bool) -> None:
@@ -276,7 +276,7 @@ class Recovery:
                 file.name,
                 self.end,
                 f"{self._flaw(file, content, self.end)}, but {later.name} says that records were durable "
-                f"up to {synced.offset} of {file_name(synced.number)}",
+                f"up to offset {synced.offset} of {file_name(synced.number)}",
             )
         if content.used > self.end:
             self.notes.append(

@@ -47,7 +47,7 @@ RECENT_SECONDS = 0.004
 """Target duration of a recent collection, in seconds. The number of young ones before it is adapted to it."""
 
 MOST_STEPS = 64
-"""Maximum number of collections of the second generation before a recent one: some 600,000 objects."""
+"""Maximum number of second-generation collections between two recent collections: some 600,000 new objects."""
 
 CHECK_SECONDS = 10.0
 """Interval of the checks whether a full collection may run, in seconds."""

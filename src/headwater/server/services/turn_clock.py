@@ -68,9 +68,9 @@ class TurnClock:
         """Steady time of the current command."""
 
     def start_after(self, written_ms: int) -> int:
-        """Start steady time again at ``written_ms``, the time of the journal's last record, if the clock is
-        behind it. Return the time by which it is set forward, in ms. Call it between turns, before any
-        steady time of this clock is used."""
+        """If the clock is behind ``written_ms``, the time of the journal's last record, set steady time forward
+        to it. Return by how many milliseconds steady time was set forward. Call this between turns, before
+        any steady time of this clock is used."""
         behind_ms = max(0, written_ms - self.now())
         self._steady_ahead_ns += behind_ms * _NS_A_MS
         self._zero_ms += behind_ms

@@ -117,7 +117,7 @@ def streams(name: str, text: str | None) -> tuple[tuple[str, ...], StreamPattern
         return (), StreamPattern(text.strip())
     names = [part.strip() for part in text.split(",")]
     if not all(names):
-        raise DeclarationError(f"{name}: {text!r} has an empty name between commas")
+        raise DeclarationError(f"{name}: {text!r} has an empty name before or after a comma")
     return tuple(dict.fromkeys(names)), None
 
 

@@ -45,7 +45,7 @@ EVERYTHING = Window()
 class BatchReader(DataSourceReader):
     """Plans once per query, in the driver, and reads the partitions in executors.
 
-    Spark pickles it to the executors. It holds options and a backend, but no connection.
+    Spark sends it pickled to the executors, so it holds options and a backend, but no connection.
     """
 
     def __init__(self, options: SourceOptions, backend: Backend) -> None:

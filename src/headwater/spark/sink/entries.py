@@ -199,7 +199,7 @@ class RowEncoder:
             id_ = StreamID(int(found[1]), int(found[2])) if found else None
             if id_ is None or max(id_) > MAX_U64 or id_ == (0, 0):
                 raise EncodeError(
-                    f"row {number} of this task has the invalid id {text!r}; an entry's id is like "
+                    f"row {number} of this task has the invalid id {text!r}; an entry's id looks like "
                     "1526569498055-0. To let the server generate ids, remove the column 'id'."
                 )
             last = self._last.get(stream)

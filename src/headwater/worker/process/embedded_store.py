@@ -106,9 +106,9 @@ class ServedStore:
 
 @contextmanager
 def served_store(url: str) -> Iterator[ServedStore]:
-    """Serve the embedded store at ``url``.
+    """Serve the embedded store of ``url`` while the context lasts.
 
-    Raises `HeadwaterError` with the server's error if it does not start.
+    Raises `HeadwaterError`, with the server's own error, if the server does not start.
     """
     parts = urlsplit(url)
     # The name is short, because the path of a unix socket has at most 107 bytes.

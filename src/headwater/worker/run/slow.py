@@ -88,7 +88,7 @@ class SlowHandlers:
         return [self.last] if recent and self.last is not None else []
 
     def busy_since(self) -> float | None:
-        """Return the time since which every slot runs the same handler; None if a slot is free."""
+        """Return the monotonic time since which no handler has begun or ended; None if a slot is free."""
         if len(self._running) < self._consumer.concurrency:
             return None
         return max(self._ended_at, *(owned.began for owned in self._running), 0.0)
