@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +18,9 @@ from headwater.cli.info import describe
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 
+@cache
 def build_kind() -> str:
-    """Return the kind of build: ``compiled (30 modules)`` or ``plain``."""
+    """Return the kind of build: ``compiled (30 modules)`` or ``plain``. It takes half a second the first time."""
     return describe(hot_modules(Path(headwater.__file__).parent))
 
 
