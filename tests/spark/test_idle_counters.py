@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 
+from headwater.spark.core.idle import IdleCounters
 from headwater.spark.core.planning.lua_planning import LuaPlanner
 from headwater.spark.core.planning.split_planning import SplitPlanner
 from headwater.spark.core.store import SourceStore
@@ -45,30 +46,33 @@ def streams(shop: Shop) -> Shop:
 
 
 def test_what_is_seen_is_equal_while_nothing_changes(streams: Shop, store: SourceStore) -> None:
-    seen = store.idle_counters(STREAMS)
+    counters = IdleCounters()
+    seen = counters.now(store, STREAMS)
     streams.client.set("other", 1)
     assert seen is not None
-    assert store.idle_counters(list(STREAMS)) == seen
+    assert counters.now(store, list(STREAMS)) == seen
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_each_change_of_a_stream_is_seen(streams: Shop, store: SourceStore, change: str) -> None:
-    before = store.idle_counters(STREAMS)
+    counters = IdleCounters()
+    before = counters.now(store, STREAMS)
 
     CHANGES[change](streams)
 
-    after = store.idle_counters(STREAMS)
+    after = counters.now(store, STREAMS)
     assert after is not None
     assert after != before
-    assert store.idle_counters(STREAMS) == after
+    assert counters.now(store, STREAMS) == after
 
 
 def test_other_streams_are_something_else(streams: Shop, store: SourceStore) -> None:
     # Given streams with the same counters
-    one = store.idle_counters(["a"])
+    counters = IdleCounters()
+    one = counters.now(store, ["a"])
     # When another is asked for, then the difference is seen, and the first is still what it was
-    assert store.idle_counters(["b"]) != one
-    assert store.idle_counters(["a"]) == one
+    assert counters.now(store, ["b"]) != one
+    assert counters.now(store, ["a"]) == one
 
 
 def test_streams_with_large_entries_are_seen_whole(shop: Shop, store: SourceStore) -> None:
@@ -76,14 +80,15 @@ def test_streams_with_large_entries_are_seen_whole(shop: Shop, store: SourceStor
     names = [f"s{number}" for number in range(12)]
     for name in names:
         shop.client.xadd(name, {"body": b"x" * 1_000_000}, id="1-1")
-    before = store.idle_counters(names)
+    counters = IdleCounters()
+    before = counters.now(store, names)
     assert before is not None
-    assert store.idle_counters(names) == before
+    assert counters.now(store, names) == before
 
     for name in names:
         # When one of them changes, then that is seen
         shop.client.xadd(name, {"n": 1}, id="2-1")
-        after = store.idle_counters(names)
+        after = counters.now(store, names)
         assert after not in (before, None)
         before = after
 
@@ -95,21 +100,22 @@ def test_small_entries_share_requests_again(
     names = [f"s{number}" for number in range(12)]
     for name in names:
         shop.client.xadd(name, {"body": b"x" * 1_000_000}, id="1-1")
-    store.idle_counters(names)
-    store.idle_counters(names)
+    counters = IdleCounters()
+    counters.now(store, names)
+    counters.now(store, names)
 
     # When their entries are small
     for name in names:
         shop.client.xadd(name, {"n": 1}, id="2-1")
         shop.client.xtrim(name, maxlen=1, approximate=False)
-    changed = store.idle_counters(names)
+    changed = counters.now(store, names)
     requests = count_requests(store, monkeypatch)
 
     # Then one request is enough again, and its reply is the same from then on
-    seen = store.idle_counters(names)
+    seen = counters.now(store, names)
     assert len(requests) == 1
     assert changed is not None
-    assert store.idle_counters(names) == seen
+    assert counters.now(store, names) == seen
 
 
 def test_a_resting_query_asks_for_nothing_else_and_finds_what_is_added(
@@ -144,19 +150,21 @@ def test_a_resting_query_asks_for_nothing_else_and_finds_what_is_added(
 def test_a_server_that_has_forgotten_scripts_and_connections_answers(
     streams: Shop, store: SourceStore
 ) -> None:
-    before = store.idle_counters(STREAMS)
+    counters = IdleCounters()
+    before = counters.now(store, STREAMS)
 
     # When the server has no scripts any more, and has closed all other connections
     streams.client.script_flush()
     streams.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
-    assert store.idle_counters(STREAMS) == before
+    assert counters.now(store, STREAMS) == before
 
 
 def test_a_connection_that_is_lost_before_the_reply_is_replaced(
     streams: Shop, store: SourceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = store.idle_counters(STREAMS)
+    counters = IdleCounters()
+    before = counters.now(store, STREAMS)
     send: Any = redis.Connection.send_packed_command
     lost: list[redis.Connection] = []
 
@@ -168,15 +176,15 @@ def test_a_connection_that_is_lost_before_the_reply_is_replaced(
 
     # When the connection ends after the request was sent, then it is sent again
     monkeypatch.setattr(redis.Connection, "send_packed_command", send_and_lose)
-    assert store.idle_counters(STREAMS) == before
+    assert counters.now(store, STREAMS) == before
     assert lost
     # Then the next answer belongs to the next request
     streams.add("b", [9])
-    assert store.idle_counters(STREAMS) not in (before, None)
+    assert counters.now(store, STREAMS) not in (before, None)
 
 
 def test_a_key_that_is_no_stream_leaves_the_answer_to_the_full_poll(
     streams: Shop, store: SourceStore
 ) -> None:
     streams.client.set("c", 1)
-    assert store.idle_counters(STREAMS) is None
+    assert IdleCounters().now(store, STREAMS) is None

@@ -24,7 +24,7 @@ ATTRIBUTES = 20
 PARAMETERS = 8
 SMALL_LINES = 130
 
-BUDGET = 117_000
+BUDGET = 117_100
 """Lines of `src`: Python, .pxd and Lua. Raising it needs an ADR that says what was bought."""
 
 

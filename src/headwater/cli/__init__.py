@@ -1,1 +1,1 @@
-"""The command line. Each module is one subcommand or shared by several, and is imported only when it is used."""
+"""The command line. Each module is a subcommand, or is shared by several, and is imported only when it is used."""

@@ -3,9 +3,9 @@
     def lag(stream: Annotated[str, Positional("STREAM", help="The stream.")], *,
             longest: Annotated[str | None, Option("--max", help="…")] = None) -> None: ...
 
-The annotation gives the type, the parameter the default. An option without a name of its own gets the parameter's
-name, with hyphens. The example in a command's help comes from the docstring of its module. `headwater --help` imports
-this module, so it must import little.
+The annotation gives the type, and the parameter the default. An option without a name of its own gets the
+parameter's name, with hyphens. The example in a command's help comes from its module's docstring. This module must
+import little, because `headwater --help` imports it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Declared:
 
 
 class Option(_Declared):
-    """An option: its names, then ``help``, ``metavar``, ``parser``, ``min``, ``max``, ``envvar``."""
+    """An option: its names, and ``help``, ``metavar``, ``parser``, ``min``, ``max``, ``envvar``."""
 
 
 class Positional(_Declared):
@@ -59,7 +59,7 @@ class EnumChoice(click.Choice[str]):
 
 
 class Parsed(click.ParamType[Any]):
-    """A parameter type whose text a function parses."""
+    """A parameter type that parses its text by a function."""
 
     name = "text"
 
@@ -67,7 +67,7 @@ class Parsed(click.ParamType[Any]):
         self._parse = parse
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the parsed value. A `HeadwaterError` of the function becomes a usage error (exit status 2)."""
+        """Return the parsed value. A `HeadwaterError` of the parser becomes a usage error (exit status 2)."""
         try:
             return self._parse(value) if isinstance(value, str) else value
         except HeadwaterError as problem:
@@ -110,7 +110,7 @@ class CommandGroup(click.Group):
             ) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a table of the subcommands, with the first paragraph of the help of each."""
+        """Write a table of the subcommands, each with the first paragraph of its help."""
         with formatter.section("Commands"):
             formatter.write_dl(
                 [
@@ -123,7 +123,7 @@ class CommandGroup(click.Group):
 def made(
     function: Callable[..., None], path: str, cls: type[click.Command] = click.Command
 ) -> click.Command:
-    """Return the click command that calls ``function``. ``path`` is the words that run it: ``streams list``."""
+    """Return the click command that calls ``function``. ``path`` are the words that run it: ``streams list``."""
     hints = get_type_hints(function, include_extras=True)
     parameters = [
         _parameter(one, hints[one.name]) for one in inspect.signature(function).parameters.values()
@@ -171,7 +171,7 @@ def _help(function: Callable[..., None]) -> str:
 
 
 def _example(function: Callable[..., None], path: str) -> str | None:
-    """Return the end of a command's help: the first line of its module's docstring that runs it."""
+    """Return the example for a command's help: the first line of its module's docstring that runs the command."""
     lines = map(str.strip, (sys.modules[function.__module__].__doc__ or "").splitlines())
     runs = (line for line in lines if f"{line} ".startswith(f"headwater {path} "))
     return next((f"Example: {line}" for line in runs), None)
@@ -262,8 +262,8 @@ class _Screen(io.StringIO):
 
 
 def repeat(show: Callable[[], object], *, pause: Callable[[float], object] = time.sleep) -> None:
-    """Call ``show`` every `SECONDS` and print its output, until Ctrl-C. On a terminal one write replaces the previous
-    output, so that nothing flickers. A `HeadwaterError` is printed too and does not end it: the store may come back."""
+    """Call ``show`` every `SECONDS` and print its output, until Ctrl-C. On a terminal, one write replaces the last
+    output, so that it does not flicker. A `HeadwaterError` is printed, but does not end the repetition."""
     terminal = sys.stdout.isatty()
     while True:
         screen = _Screen(terminal=terminal)

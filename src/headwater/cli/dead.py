@@ -189,7 +189,7 @@ def drop(
     from headwater.operations.records import Action
 
     where = _source(stream, source)
-    pages = _chosen(url, stream, where, ids, every=every)  # an error for a mistyped id
+    pages = _chosen(url, stream, where, ids, every=every)  # raises an error for a mistyped id
     if dry_run:
         for letters in pages:
             _preview(letters)
@@ -214,7 +214,7 @@ def drop(
 def _chosen(
     url: str, stream: str, where: str, ids: list[str] | None, *, every: bool
 ) -> Iterator[list[DeadLetter]]:
-    """Yield the dead letters with the given ids or, with ``every``, all that exist now, a page at a time."""
+    """Yield the dead letters with the given ids or, with ``every``, all that exist now, page by page."""
     from headwater.groups.settling.dead_letters import find
 
     if every:
@@ -233,7 +233,7 @@ def _preview(letters: Sequence[DeadLetter]) -> None:
 def _record(
     url: str, stream: str, action: Action, done: list[str], *, to: str, refused: int
 ) -> None:
-    """Record the action on the dead letters ``done``, also if a later one failed."""
+    """Record the action on the dead letters ``done``, even if a later dead letter failed."""
     from headwater.operations.records import record
 
     if done:
@@ -297,13 +297,13 @@ def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator
 
 
 def _of(stream: str, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-    """Return the letters that come from ``stream``; several streams may share a dead-letter stream."""
+    """Return the letters that come from ``stream``, because several streams may share a dead-letter stream."""
     return [letter for letter in letters if letter.stream in ("", stream)]
 
 
 def _newest(where: str) -> Operation[str]:
-    """Return the id of the newest dead letter; ``0-0`` if none exists. Replaying stops there, so an entry that dies
-    again in the meantime is not replayed a second time."""
+    """Return the id of the newest dead letter; ``0-0`` if none exists. Replaying stops at this id, so an entry
+    that becomes a dead letter again in the meantime is not replayed again."""
     from headwater.groups.protocol.operation import accepted
 
     replies = yield [["XREVRANGE", where, "+", "-", "COUNT", 1]]
@@ -313,7 +313,7 @@ def _newest(where: str) -> Operation[str]:
 
 
 def _document(letter: DeadLetter) -> dict[str, object]:
-    """Return a dead letter as a JSON object. The fields are pairs, since a name may occur twice."""
+    """Return a dead letter as a JSON object. The fields are pairs, because a name may occur twice."""
     return {**letter._asdict(), "fields": [[*map(text_of, field)] for field in letter.fields]}
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Directory = Annotated[
     Path,
-    # `files_of` reports a directory that cannot be read, and says why.
+    # `files_of` reports a directory that cannot be read, with the reason.
     Positional(metavar="DIR", readable=False, help="The data directory, or a backup."),
 ]
 

@@ -1,6 +1,6 @@
-"""The program ``headwater``: starts a server without click, and runs every other subcommand with it.
+"""The program ``headwater``: starts a server without click, and runs every other subcommand with click.
 
-click and its imports take a tenth of a server's start time. `headwater.config.loading.flag_pairs` parses
+Importing click would take a tenth of a server's start time. `headwater.config.loading.flag_pairs` parses
 the flags of ``headwater serve`` in both cases, so only ``--help`` needs `headwater.cli.main`.
 """
 

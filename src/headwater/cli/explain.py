@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headwater.operations.observation import Observation
 
 MOST_HEALTHY = 20
-"""Maximum number of healthy groups that are listed; if there are more, only their number is printed."""
+"""Maximum number of healthy groups that are listed. If there are more, only their number is printed."""
 
 SHOWN = 5
 """Maximum number of ids printed for a cause."""
@@ -89,7 +89,7 @@ def _exit(unhealthy: bool) -> None:
 
 
 def _observed(url: str, stream: str | None, group: str | None) -> list[Observation]:
-    """Observe one group, the groups of one stream, or those of all streams, many at a time."""
+    """Observe one group, the groups of one stream, or the groups of all streams, many at a time."""
     from headwater.operations.explaining import look, look_if_there
     from headwater.operations.refusals import refusals
     from headwater.operations.streams import names

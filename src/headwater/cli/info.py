@@ -24,7 +24,7 @@ EXTRAS = {
     "dev": ("cython", "pytest", "ruff", "mypy"),
     "pydantic": ("pydantic",),
 }
-"""Extra → its main distributions. Workers accept pydantic models if pydantic is installed."""
+"""The main distributions of each extra. Workers accept pydantic models if pydantic is installed."""
 
 
 def info(

@@ -1,12 +1,12 @@
 """``headwater``: finds the subcommand and imports only its module.
 
-Rule 1. ``headwater --help`` imports neither redis nor rich nor pyspark: this module has a table of the
-        subcommands and their summaries.
+Rule 1. ``headwater --help`` imports neither redis nor rich nor pyspark, because this module has a table of
+        the subcommands and their summaries.
 Rule 2. An error that Headwater reports is one line on standard error and exit status 1, never a
         traceback. The exit status is 2 for a wrong command line and 130 after Ctrl-C.
 
-The module of the same name defines a subcommand as its `app`, a `CommandGroup` or a click command, or as a function of
-that name with annotations (`headwater.cli.command`). `_ELSEWHERE` has those in another module.
+The module of the same name defines a subcommand: as its `app`, which is a `CommandGroup` or a click command, or as
+an annotated function of that name (`headwater.cli.command`). `_ELSEWHERE` lists subcommands in other modules.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _ELSEWHERE: Final = {
     "restore": "backup",
     "store": "journal",
 }
-"""Subcommand → the module that defines it, if that is not the one of the same name."""
+"""Subcommand → the module that defines it, if the module has another name."""
 
 
 class LazyGroup(CommandGroup):
@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
         words = [*words[1:], "--help"]
     try:
         sys.exit(_run(words))
-    except BrokenPipeError:  # `| head` has read enough; the rest is flushed to /dev/null
+    except BrokenPipeError:  # `| head` has read enough: discard the rest of the output
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
         sys.exit(1)
 
@@ -172,7 +172,7 @@ def _run(words: list[str]) -> int:
         return 1
     except BrokenPipeError:
         raise
-    except OSError as problem:  # the disk that the output goes to is full
+    except OSError as problem:  # for example, the disk of the output is full
         _complain(str(problem))
         return 1
     except click.ClickException as problem:
@@ -187,7 +187,7 @@ def _run(words: list[str]) -> int:
 
 
 def _complain(problem: str) -> None:
-    """Print an error, with control characters escaped: text of a server or client must not act on the terminal."""
+    """Print an error, with control characters escaped, so that a server's text does not act on the terminal."""
     from headwater.cli.output import coloured
     from headwater.common.names import escaped
 
@@ -216,7 +216,7 @@ _PLACES: Final = {
     "fish": ".config/fish/completions/headwater.fish",
     "zsh": ".zfunc/_headwater",
 }
-"""Shell → the path where it looks for the completion script, relative to the home directory."""
+"""Shell → the path of its completion script, relative to the home directory."""
 
 
 def _shell() -> str:
@@ -234,7 +234,7 @@ def script(app: click.Command) -> str:
 
 
 def install(app: click.Command) -> str:
-    """Write the completion script where the shell finds it. Return the message for the user."""
+    """Write the completion script to the place where the shell looks for it. Return the message for the user."""
     shell = _shell()
     path = Path.home() / _PLACES[shell]
     path.parent.mkdir(parents=True, exist_ok=True)

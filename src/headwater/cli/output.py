@@ -1,4 +1,4 @@
-"""The output of the subcommands: a table for people, JSON or CSV for programs."""
+"""The output of the subcommands: a table to read, or JSON or CSV for programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def show(
     titles: Sequence[str] = (),
 ) -> None:
     """Print ``records``, named tuples or mappings, as JSON or CSV, or call ``table`` to print a table. ``titles`` is the
-    header of CSV; without it the first record gives the header, and no records print nothing."""
+    header of CSV. Without ``titles``, the first record gives it; without records, nothing is printed then."""
     documents = document(records)
     match output:
         case OutputFormat.JSON:
@@ -50,7 +50,7 @@ def show(
 
 
 def document(value: Any) -> Any:
-    """Return a value in which named tuples, at any depth, are mappings, as JSON and CSV need them."""
+    """Return ``value`` with all named tuples, at any depth, converted to mappings for JSON and CSV."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
@@ -85,7 +85,7 @@ def json_text(document: Any, *, indent: int | None = None) -> str:
 
 def print_csv(documents: Documents, titles: Sequence[str] = (), *, head: bool = True) -> None:
     """Print a header and one line for each document. The header is ``titles`` or, without them, the names in the first
-    document; it is printed even if there are no documents. Lists and objects are written as JSON, None as empty."""
+    document. ``titles`` are printed even without documents. Lists and objects are JSON, and None is empty."""
     import csv
 
     names = titles or (list(documents[0]) if documents else ())
@@ -106,8 +106,8 @@ def _cell(value: object) -> str:
 
 
 def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows below ``titles``, each column as wide as its widest cell. If the terminal is narrower, cells are
-    wrapped."""
+    """Print rows below ``titles``. Each column is as wide as its widest cell. If the terminal is too narrow, cells
+    are wrapped."""
     shown = [titles, *(tuple(map(_shown, row)) for row in rows)]
     widths = [max(len(line[column]) for line in shown) for column in range(len(titles))]
     room = _columns() - 2 * (len(widths) - 1)
@@ -126,13 +126,13 @@ _NARROW = 8
 """Minimum width to which a column is narrowed, in characters."""
 
 _STATES = {"ok": "green", "WRONG": "red", "unknown": "yellow"}
-"""Text of a row's first cell → its colour."""
+"""The colour of each text of a row's first cell."""
 
 _CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
 
 
 def _shown(cell: str) -> str:
-    """Quote a cell, except its indent, so that a value cannot look like two cells or like another row."""
+    """Quote the text of a cell, not its indent, so that a value cannot look like two cells or another row."""
     text = cell.lstrip(" ")
     return cell if not text else f"{cell[: len(cell) - len(text)]}{quoted(text)}"
 

@@ -53,7 +53,7 @@ def list_pending(
     except StreamMissing:
         if not later:
             raise
-        found = []  # only scheduled messages so far: the stream does not exist yet
+        found = []  # the stream does not exist yet, but has scheduled messages
     if output is OutputFormat.JSON:
         print_json(document(found))
         return

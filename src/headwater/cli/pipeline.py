@@ -284,7 +284,7 @@ def _load(file: Path, overrides: list[str] | None) -> Pipeline:
         ) from error
     from headwater.spark.pipeline import load
 
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j raises the errors that it logs
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j also raises the errors that it logs
     return load(file, overrides=overrides or [])
 
 
@@ -299,11 +299,11 @@ def _print_made(made: list[Made]) -> None:
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that the first SIGINT or SIGTERM sets. A second one raises `KeyboardInterrupt`; the next
-    run repairs what this one leaves unfinished.
+    """Yield an event that the first SIGINT or SIGTERM sets. A second signal raises `KeyboardInterrupt`. The
+    next run repairs what the interrupted run leaves unfinished.
 
-    A thread sets the event. The signal handler must not: `threading.Event.wait`, which the signal may interrupt,
-    holds the lock that `set` needs. `SimpleQueue.put` may be called in a handler.
+    A thread sets the event. The signal handler must not set it: the signal may interrupt `threading.Event.wait`,
+    which holds the lock that `set` needs. `SimpleQueue.put` may be called in a handler.
     """
     stop = threading.Event()
     signals: SimpleQueue[int | None] = SimpleQueue()

@@ -73,7 +73,7 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
 
 
 def repaired_text(table: str, zone: str, found: RepairedTimes, *, dry_run: bool) -> str:
-    """Return the result of a repair of partition values as text; with ``dry_run``, what it would change."""
+    """Return the result of a repair of partition values as text. With ``dry_run``, it says what would change."""
     if not found.columns:
         return f"{table}: no partition value is a time in a session's zone; nothing to repair"
     done = "would be" if dry_run else "are"
@@ -180,7 +180,7 @@ def backfill_text(filled: Filled) -> str:
 
 @contextmanager
 def live(progress: Progress) -> Iterator[Callable[[str], None]]:
-    """Show ``progress`` as a table on the terminal; yield a function that prints lines above it."""
+    """Show ``progress`` as a table on the terminal. Yield a function that prints lines above the table."""
     from rich.live import Live
 
     with Live(get_renderable=lambda: progress_table(progress), refresh_per_second=4) as shown:

@@ -1,4 +1,4 @@
-"""``headwater groups reset`` and ``headwater streams trim``: changes to what groups will read, with a preview.
+"""``headwater groups reset`` and ``headwater streams trim``: change, with a preview, what groups will read.
 
 headwater groups reset orders billing --back 100 --dry-run
 headwater groups reset orders billing --to 2026-11-23T09:30:00Z
@@ -150,7 +150,7 @@ class _Asked(NamedTuple):
     preview: Callable[[], None]
     question: str
     change: Callable[[], tuple[dict[str, object], str]]
-    """Makes the change. Returns fields to add to the document, and a text that says what was done."""
+    """Function that makes the change. It returns fields for the document, and a text that says what was done."""
 
     def carry_out(self, output: OutputFormat, *, dry_run: bool, yes: bool) -> None:
         """Show the preview, ask for confirmation, make the change, and print what was done."""

@@ -40,7 +40,7 @@ AllGroups = Annotated[
 
 def query(url: str, operation: Operation[T], *, creates: bool = False, waits: bool = False) -> T:
     """Run an operation on the store at ``url`` and return its result. With ``creates``, a ``headwater:///`` url may
-    name a directory without a store. With ``waits``, no progress is shown: the operation waits for new entries.
+    name a directory without a store. With ``waits``, progress is not shown, as the operation awaits new entries.
 
     Raises `HeadwaterError` if the store cannot be reached, and the errors of the operation.
     """
@@ -70,7 +70,7 @@ TOGETHER = 100
 
 
 def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
-    """Run independent operations, many at a time, and return their results in order. Raises as `query`."""
+    """Run independent operations, many at a time. Return their results in order. Raises what `query` raises."""
     from headwater.groups.protocol.operation import batched, run_together
 
     found: list[T] = []
@@ -81,7 +81,7 @@ def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:
 
 
 def _check_store(url: str) -> None:
-    """Raise `HeadwaterError` if ``url`` names a directory without a store: a query must not create one."""
+    """Raise `HeadwaterError` if ``url`` names a directory without a store, because queries must not create one."""
     if not url.startswith("headwater:"):
         return
     from headwater.client.embedded_url import parse_embedded
@@ -118,7 +118,7 @@ _REASONS = {
 
 
 def _unreachable(url: str, error: BaseException) -> HeadwaterError:
-    """Return the error for a lost connection. It says so if only one side uses TLS."""
+    """Return the error for a lost connection. If only one side uses TLS, the error says this."""
     from headwater.client.direct import tls_advice
     from headwater.client.redaction import redacted
 
@@ -127,7 +127,7 @@ def _unreachable(url: str, error: BaseException) -> HeadwaterError:
 
 
 def _direct(url: str) -> closing[DirectConnection] | None:
-    """Connect without redis-py, which starts faster. Return None if the url or a cluster requires redis-py."""
+    """Connect without redis-py, to start faster. Return None if the url or a cluster requires redis-py."""
     from headwater.client.direct import DirectConnection, NotDirect, is_direct
     from headwater.groups.protocol.operation import refused
 

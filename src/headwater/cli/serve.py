@@ -34,8 +34,8 @@ def setting_option(name: str, metavar: str = "") -> Any:
 
 
 class FlagsCommand(click.Command):
-    """A command that leaves all words to `headwater.config.loading.flag_pairs`, which follows redis-server's rules. Its
-    options are only declared for ``--help``."""
+    """A command that leaves all words to `headwater.config.loading.flag_pairs`, which follows redis-server's
+    rules. The options are declared only for ``--help``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return the words unparsed, unless they ask for help."""

@@ -2,7 +2,7 @@
 
     /metrics   the metrics of `headwater exporter`
     /healthz   200 while the event loop and the fsyncs of the journal make progress, and commands are answered
-    /readyz    200 while, in addition, the content is loaded and writes are accepted
+    /readyz    200 while, in addition, the data is loaded and writes are accepted
 
 Rule. Separate threads answer these requests, so that a server that hangs is still reported.
 """
@@ -29,11 +29,11 @@ log = logging.getLogger("headwater.metrics")
 BEAT_SECONDS = 1.0
 
 LATE_SECONDS = 10.0
-"""Time after which an event loop that has not run is unhealthy, in seconds. No command takes that long."""
+"""Seconds after which an event loop that has not run is unhealthy. Commands take less time."""
 
 
 class _Heartbeat:
-    """Measures if the event loop in which it was created still runs."""
+    """Measures whether the event loop in which the object was created still runs."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -62,7 +62,7 @@ class _Pages:
         self._client = connect(node=server.node)
 
     def ask(self, operation: Operation[Any]) -> Any:
-        """Run an operation on the store. Raises `HeadwaterError` if its lock is not free within `LATE_SECONDS`."""
+        """Run an operation on the store. Raises `HeadwaterError` if the store stays locked for `LATE_SECONDS`."""
         lock = self._server.node.lock
         if not lock.acquire(timeout=LATE_SECONDS):
             raise HeadwaterError(f"the store has been busy for {LATE_SECONDS:g} s")

@@ -23,11 +23,11 @@ def serve(words: Iterable[str]) -> int:
     """
     from headwater.server.signals import IGNORED, REOPENING
 
-    # The server installs handlers for these signals; until then they would end the process.
+    # The server installs handlers for these signals. Until then, the signals would end the process.
     for number in (*REOPENING, *IGNORED):
         signal.signal(number, signal.SIG_IGN)
 
-    with collector_off():  # it would run a dozen times during the imports: 5 % of the start time
+    with collector_off():  # collections during the imports would take 5 % of the start time
         from headwater.config.loading import flag_pairs, load
         from headwater.server.log import configure_logging
         from headwater.server.running import run
@@ -50,8 +50,8 @@ def serve(words: Iterable[str]) -> int:
 
 
 def announce(line: str) -> None:
-    """Print the line that says that the server is ready. A standard output that cannot be written is only logged: the
-    log has the line too."""
+    """Print the line that says that the server is ready. If it cannot be written to standard output, this is only
+    logged, because the log has the line too."""
     try:
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         print(line, flush=True)

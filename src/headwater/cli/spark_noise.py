@@ -21,13 +21,13 @@ _NOISE = re.compile(
     rb"|.* WARN NativeCodeLoader: Unable to load native-hadoop library"
     rb"|.* WARN Utils: (?:Your hostname, |Set SPARK_LOCAL_IP )"
 )
-"""Lines that Spark 4.0 and Java 17 print at the start of every session. They are not about the run."""
+"""Lines that Spark 4.0 and Java 17 print at the start of every session. They do not concern the run."""
 
 _READ_BYTES = 65_536
 _MOST_OF_A_LINE = 1_000_000
-"""Maximum length of a line that is copied at once, in bytes; a longer line is copied in pieces."""
+"""Maximum length in bytes of a line that is copied as a whole. A longer line is copied in pieces."""
 _PATIENCE_SECONDS = 5.0
-"""Maximum time to wait for a standard error that accepts no data, such as a stopped pager, in seconds."""
+"""Maximum time to wait while standard error does not accept data, as with a stopped pager, in seconds."""
 _STDERR = 2
 
 
@@ -49,7 +49,7 @@ def quiet_start(*, verbose: bool) -> Iterator[None]:
         yield
     finally:
         sys.stderr.flush()
-        # Wait until everything written so far is shown. The thread goes on: the JVM keeps the pipe until it ends.
+        # Wait until everything written so far is shown. The thread continues, because the JVM keeps the pipe.
         os.write(_STDERR, b"\n" + end)
         copied.wait(_PATIENCE_SECONDS)
         os.dup2(real, _STDERR)

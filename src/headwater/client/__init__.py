@@ -1,15 +1,15 @@
-"""Clients: redis-py over TCP, TLS, a unix socket, or to an embedded store in this process.
+"""Clients: redis-py over TCP, TLS or a unix socket, or for an embedded store in this process.
 
 sync | aio          subclasses of redis.Redis | of redis.asyncio.Redis
   connect           `headwater.connect` | `headwater.aio.connect`
   client            redis-py's client, with the recovery report of an embedded store
-  guarded           connections that repeat a command only if running it twice does no harm
+  guarded           connections that repeat a command only if running it twice is harmless
   embedded          a socket | a stream without a network
   cluster           clients of clusters
   owner             (sync) a client of the node that owns one key
   sentinel          connections to the primary that Sentinels name
 
-Shared by both; these modules hold no connection:
+Shared by sync and aio; these modules do not hold connections:
 
 opening             chooses the client for a url and its arguments
 drivers             run procedures: generators that yield the calls to make
@@ -18,7 +18,7 @@ redaction           removes secrets from urls
 direct              a connection without redis-py, for programs that must start fast
 
 guarded             the retry policy of a connection
-attempts            the commands sent in an attempt; decides whether they may be sent again
+attempts            tracks the commands of an attempt; decides whether they may be sent again
 repeatable          lists the commands that may run twice; reads how long a command may block
 
 cluster_calls       the calls of a cluster client

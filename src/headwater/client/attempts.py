@@ -3,9 +3,9 @@
 Rule 1. A failed attempt is repeated only if it sent nothing, or only commands that may run twice
         (`repeatable`). Rejected credentials are never retried.
 Rule 2. EXEC is repeatable together with its MULTI and all commands between them, never alone.
-Rule 3. A connection with a WATCH or an open MULTI has state that a new connection lacks: nothing is
-        repeated on a new one.
-Rule 4. If a command may have run, the error says so; otherwise it is redis-py's error unchanged.
+Rule 3. A connection with a WATCH or an open MULTI has state that a new connection lacks, so nothing is
+        repeated on a new connection.
+Rule 4. If a command may have run, the error says this. Otherwise redis-py's error is unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Sent:
         self.count = 0
         """Number of commands sent."""
         self.unrepeatable = ""
-        """Name of the first command that must not run twice; empty if all may."""
+        """Name of the first command that must not run twice; empty if all may run twice."""
         self.wait = 0.0
         """Seconds that the commands may block, in total; infinity for no limit."""
         self._watching = self._queueing = False
@@ -59,7 +59,7 @@ class Sent:
         return self.count == 1 and not self._held
 
     def begin(self) -> Attempt:
-        """Begin an attempt; return a value to pass to `end`. Attempts nest: connecting is an attempt
+        """Begin an attempt. Return a value to pass to `end`. Attempts nest: connecting is an attempt
         within the attempt to send."""
         outer = (self.count, self.unrepeatable, self.wait, self._held)
         self.count, self.unrepeatable, self.wait = 0, "", 0.0
@@ -91,7 +91,7 @@ class Sent:
             self.wait += wait_seconds(command)
 
     def disconnected(self) -> None:
-        """Forget WATCH and MULTI: the server's session has ended."""
+        """Forget WATCH and MULTI, because the server's session has ended."""
         self._watching = self._queueing = False
 
     def _follow(self, name: str) -> None:
@@ -114,7 +114,7 @@ def may_try_again(sent: Sent, error: Exception) -> bool:
 
 
 def explain(sent: Sent, error: Exception) -> None:
-    """Add to ``error``'s message that a command was sent and may have run, if one was."""
+    """If a command was sent and may have run, add this to the message of ``error``."""
     if sent.unrepeatable and not isinstance(error, NEVER_AGAIN):
         what = str(error).rstrip(". ")
         error.args = (
@@ -130,7 +130,7 @@ def say_may_have_run(error: Exception) -> None:
 
 
 def may_have_run(error: Exception) -> bool:
-    """Return whether ``error`` is marked: a command was sent that must not be repeated.
+    """Return whether ``error`` is marked because a command was sent that must not be repeated.
 
     False means that nothing was sent, or only commands that may run twice.
     """

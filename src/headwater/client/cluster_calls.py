@@ -1,15 +1,15 @@
 """The calls of one cluster client, shared by `sync.cluster` and `aio.cluster`.
 
-redis-py's own cluster client is not used, for three reasons: it sends a command again when its
-connection is lost, and so can add an entry twice; it asks the server for the keys of each XREADGROUP;
-and it does not define which connection CLIENT ID uses. Here each node has its own client, and
+redis-py's own cluster client is not used, for three reasons. It sends a command again when its
+connection is lost, and so can add an entry twice. It asks the server for the keys of each XREADGROUP.
+It does not define which connection CLIENT ID uses. Here each node has its own client, and
 `routing` decides which one gets a command.
 
-Rule 1. A command without a key goes to one node: `keys`, `dbsize` and `scan` see a part of the cluster.
+Rule 1. A command without a key goes to one node, so `keys`, `dbsize` and `scan` see a part of the cluster.
 Rule 2. A client made from the url of a single server is as fast as a plain one, until the server
         redirects it.
-Rule 3. A call is repeated as often as the retry policy allows, as long as no command has run that
-        must not run twice.
+Rule 3. A call is repeated as often as the retry policy allows, unless a command that must not run twice
+        may have run.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class ClusterCalls:
     def run_pipeline(
         self, pipeline: Any, direct: Callable[..., Any], *, raise_on_error: bool
     ) -> Procedure[list[Any]]:
-        """Send the queued commands of ``pipeline`` and return the replies in order. ``direct`` is its
-        `execute`."""
+        """Send the queued commands of ``pipeline`` and return the replies in order. ``direct`` is redis-py's
+        `execute` of the pipeline."""
         queued = [QueuedCommand(words, dict(options)) for words, options in pipeline.command_stack]
         replies: list[Any] | None = None
         if not self.routed:
@@ -94,8 +94,8 @@ class ClusterCalls:
     ) -> Procedure[list[Any]]:
         """Run commands and return their replies, errors included."""
         if self._stays_direct:
-            # Routing would use another connection: not the one that CLIENT ID named, and not the one
-            # that watches.
+            # Routing would use another connection than the one that CLIENT ID named, or the one that
+            # watches keys.
             self._router.topology.cluster = True
             raise SlotMoved("the server is a node of a cluster")
         failures = 0
@@ -128,7 +128,7 @@ class ClusterCalls:
         return node
 
     def known_owner(self, key: Any) -> Procedure[NodeAddress]:
-        """Return the node that owns the slot of ``key``. Asks the cluster only if that is in doubt."""
+        """Return the node that owns the slot of ``key``. Asks the cluster only if the owner is in doubt."""
         node = self._router.topology.owner(slot_of(key))
         if node is None or not self._router.topology.fresh:
             node = yield from self.owner(key)
@@ -181,18 +181,18 @@ class ClusterCalls:
             return client
 
     def take_nodes(self) -> list[Any]:
-        """Return the clients of the nodes, and forget them; the caller closes them."""
+        """Return the clients of the nodes, and forget them. The caller must close them."""
         nodes, self._nodes = self._nodes, {}
         return list(nodes.values())
 
 
 class OneNodeOnly:
-    """The methods of redis-py's clients that need a single node: each raises `ConfigError`, except for pipelines that
-    are not transactions."""
+    """The methods of redis-py's clients that need a single node. Each raises `ConfigError`, except for pipelines
+    that are not transactions."""
 
     connection_pool: Any
     node_pipeline: Callable[[Any, Any], Any]
-    """Makes a pipeline over a client and its pool that sends each command to its node."""
+    """Function of a client and its pool that returns a pipeline, which sends each command to its node."""
 
     def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Any:  # noqa: ARG002, FBT002
         """Return a pipeline that sends each command to the node of its key.
@@ -214,5 +214,5 @@ class OneNodeOnly:
 
 
 def refuse(what: str) -> NoReturn:
-    """Raise `ConfigError`: ``what`` does not work over several nodes."""
+    """Raise `ConfigError`, which says that ``what`` does not work over several nodes."""
     raise ConfigError(f"{what} does not work on a cluster's address: connect to one of its nodes")

@@ -1,6 +1,6 @@
 """A connection to one server without redis-py, whose import takes ten times as long as a query.
 
-For programs that run a few commands and end: it has no pool, repeats nothing, and knows neither clusters nor TLS.
+For programs that run a few commands and end. It has no pool, repeats nothing, and knows neither clusters nor TLS.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def is_direct(url: str) -> bool:
 
 
 def tls_advice(url: str) -> str | None:
-    """Find out whether a connection failed because only one side speaks TLS. Return advice if so, otherwise None.
-    No credentials are sent."""
+    """Find out whether a connection failed because only one side speaks TLS. Return advice in this case, otherwise
+    None. Credentials are not sent."""
     try:
         parts = urlsplit(url)
         place = (unquote(parts.hostname or "localhost"), parts.port or 6379)
@@ -136,7 +136,7 @@ def _speaks_tls(place: tuple[str, int]) -> bool:
     context.check_hostname, context.verify_mode = (
         False,
         ssl.CERT_NONE,
-    )  # only the protocol is tested, not the certificate
+    )  # the protocol is tested, not the certificate
     try:
         with socket.create_connection(place, PROBE_SECONDS) as plain:
             context.wrap_socket(plain).close()

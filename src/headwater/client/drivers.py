@@ -4,7 +4,7 @@
               ◀──[result]─
 
 Rule 1. A procedure is a generator. It yields a call (a function without arguments) and receives its
-        result; an error of the call is raised at the yield. It may also yield a `Sleep`.
+        result. An error of the call is raised at the yield. It may also yield a `Sleep`.
 Rule 2. A driver makes no decisions. The asyncio driver awaits what a call returns, so a procedure
         yields only methods that redis-py's two hierarchies have under the same name.
 """
@@ -59,8 +59,8 @@ def run(procedure: Procedure[T]) -> T:
         returned: T = finished.value
         return returned
     finally:
-        # An error that is raised here refers to this frame; a call that refers to the error would make
-        # a reference cycle.
+        # An error that is raised here refers to this frame. If the frame kept a call that refers to the
+        # error, that would be a reference cycle.
         step = None
 
 

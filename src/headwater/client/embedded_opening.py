@@ -22,7 +22,7 @@ def open_embedded(
 ) -> tuple[StoreHandle, dict[str, Any]]:
     """Return a handle on an embedded store, and the client options that the url sets.
 
-    Raises `ConfigError`, and for a directory `StoreInUse`, `StoreUnusable` and `JournalDamaged`.
+    Raises `ConfigError`. For a directory, also raises `StoreInUse`, `StoreUnusable` and `JournalDamaged`.
     """
     if node is not None:
         if url is not None or clock is not None:
@@ -44,7 +44,7 @@ def open_embedded(
 
 
 def node_of(client: Any) -> Node:
-    """Return the node of an embedded store, from a client of it (sync or asyncio).
+    """Return the node of an embedded store, given a client of the store (sync or asyncio).
 
     Raises `ConfigError` for a client of a server.
     """
@@ -57,8 +57,8 @@ def node_of(client: Any) -> Node:
 
 
 def recovery_of(client: Any) -> RecoveryReport | None:
-    """Return the recovery report of an embedded store, from a client of it (sync or asyncio); None for a
-    client of a server."""
+    """Return the recovery report of an embedded store, given a client of the store (sync or asyncio); None
+    for a client of a server."""
     handle = _handle_behind(client)
     if handle is None:
         return None

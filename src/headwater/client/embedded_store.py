@@ -1,9 +1,9 @@
 """A node in this process, driven by the threads and event loops that use it.
 
-Rule 1. The thread that sends runs the turn. A thread or loop that waits for a reply also ticks the node
-        at its next deadline, so that BLOCK times out and delays end while every client waits.
-Rule 2. After a fork the child has no store: every use raises `ForkedStore`, before any lock is
-        acquired, because the thread that held the lock does not exist in the child.
+Rule 1. The thread that sends runs the turn. A thread or loop that waits for a reply also ticks the node at
+        the node's next deadline, so that BLOCK times out and delays end even if every client waits.
+Rule 2. After a fork, every use in the child raises `ForkedStore`, before any lock is acquired, because the
+        thread that held the lock does not exist in the child.
 Rule 3. When a store is closed, stopped by SHUTDOWN or poisoned, it ends every connection, so that no
         client waits for a reply that will not come.
 """
@@ -29,8 +29,8 @@ from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
 TURN_BYTES = 1024 * 1024
-"""Number of input bytes after which a turn is run, even if there is more input: the replies of a turn stay
-in memory until it is committed, and other threads wait for its end."""
+"""Number of input bytes after which a turn is run, even if there is more input, because the replies of a turn
+stay in memory until it is committed, and other threads wait for its end."""
 
 SHORTEST_PAUSE_S = 0.001
 """Minimum wait for work that is due but cannot be done yet, such as on a full disk, in seconds."""
@@ -40,11 +40,11 @@ class Transport(Protocol):
     """The client's end of a session."""
 
     def deliver(self, session: Session) -> None:
-        """Take the session's output; called under the node's lock, by the thread that runs the turn."""
+        """Take the session's output. Called under the node's lock, by the thread that runs the turn."""
         ...
 
     def end(self) -> None:
-        """End the connection because the store closes it; called under the node's lock."""
+        """End the connection, because the store closes it. Called under the node's lock."""
         ...
 
 
@@ -52,13 +52,13 @@ class Sleeper(Protocol):
     """A thread or an event loop that waits for a reply and ticks the store at its deadlines."""
 
     def wake(self) -> None:
-        """Wait again, because the next deadline is earlier than before; called under the node's lock."""
+        """Wait again, because the next deadline is earlier than before. Called under the node's lock."""
         ...
 
 
 class EmbeddedStore:
-    """A node in this process and its sleepers. ``address`` is its name in errors. ``past`` are the files of a
-    node that `server.opening.open_past` has returned; the clock of such a node stands, so no command waits."""
+    """A node in this process and its sleepers. ``address`` is its name in errors. ``past`` are the files of a node
+    that `server.opening.open_past` returned. The clock of such a node stands still, so commands never wait."""
 
     def __init__(
         self, node: Node, *, address: str, owned: bool = True, past: Files | None = None
@@ -75,7 +75,7 @@ class EmbeddedStore:
         self._generation = FORKS.generation
         self._sleepers: dict[Sleeper, None] = {}
         self._due = inf
-        """The latest time at which a sleeper wakes (the node's monotonic seconds)."""
+        """Latest time at which a sleeper wakes, by the node's monotonic clock in seconds."""
         self._real_time = isinstance(node.clock, SystemClock) or not hasattr(
             node.clock, "call_later"
         )
@@ -95,7 +95,7 @@ class EmbeddedStore:
     # --- sessions -------------------------------------------------------------------------------
 
     def connect(self, transport: Transport) -> Session:
-        """Return a new session whose output goes to ``transport``, to which it holds a weak reference.
+        """Return a new session that sends its output to ``transport`` and holds a weak reference to it.
 
         Raises `ForkedStore` or `StoreClosed`.
         """
@@ -156,8 +156,8 @@ class EmbeddedStore:
     # --- time -----------------------------------------------------------------------------------
 
     def pause(self) -> float | None:
-        """Return the seconds until a sleeper has to `tick`; None for never. The caller holds the node's
-        lock and is a sleeper or is about to become one."""
+        """Return the seconds until a sleeper has to `tick`; None for never. The caller must hold
+        the node's lock and be a sleeper or about to become one."""
         if not self._real_time:
             return None  # a timer of the clock calls `tick`
         due = self._next_deadline()
@@ -165,11 +165,11 @@ class EmbeddedStore:
         return None if due == inf else max(due - self.node.clock.monotonic(), 0.0)
 
     def add_sleeper(self, sleeper: Sleeper) -> None:
-        """Begin to wake ``sleeper`` when a deadline becomes earlier. The caller holds the node's lock."""
+        """Begin to wake ``sleeper`` when a deadline becomes earlier. The caller must hold the node's lock."""
         self._sleepers[sleeper] = None
 
     def remove_sleeper(self, sleeper: Sleeper) -> None:
-        """Stop waking ``sleeper``. The caller holds the node's lock."""
+        """Stop waking ``sleeper``. The caller must hold the node's lock."""
         self._sleepers.pop(sleeper, None)
 
     def sleep(
@@ -181,8 +181,8 @@ class EmbeddedStore:
         woken: Callable[[], bool],
     ) -> bool:
         """Wait on ``condition``, whose lock is the node's, until ``woken()`` is true, but not after
-        ``until`` on the machine's monotonic clock. Returns whether it was woken. The caller holds the
-        lock."""
+        ``until`` on the machine's monotonic clock. Returns whether it was woken. The caller must
+        hold the lock."""
         self.add_sleeper(sleeper)
         try:
             while not woken():
@@ -244,7 +244,7 @@ class EmbeddedStore:
 
     def _add_timer(self, call: Callable[..., Any], due: float) -> None:
         if due != inf:
-            # Slightly later than now: with a timer due at once, a manual clock would never advance.
+            # Slightly later than now: with a timer that is due now, a manual clock would never advance.
             left = max(due - self.node.clock.monotonic(), 1e-6)
             self._timers.append(call(left, self.tick))
 
@@ -302,7 +302,7 @@ class EmbeddedStore:
 
 
 def _transport_of(session: Session) -> Transport | None:
-    """Return the client's end of a session, or None if it was garbage collected."""
+    """Return the client's end of a session; None if that end was garbage collected."""
     transport: Transport | None = session.driver()
     return transport
 

@@ -4,7 +4,7 @@
                          _send:   runs the turn
                          deliver: takes the output, in the thread that runs a turn
 
-Rule 1. A turn runs in the thread that sends; its replies are delivered before it ends.
+Rule 1. A turn runs in the thread that sends. The replies are delivered before the turn ends.
 Rule 2. Delivered output counts towards `client-output-buffer-limit` until the client reads it.
 """
 
@@ -54,20 +54,20 @@ class EmbeddedTransport(ABC):
         self._session = handle.connect(self)
 
     def deliver(self, session: Session) -> None:
-        """Take the session's output; called under the node's lock, in any thread."""
+        """Take the session's output. Called under the node's lock, in any thread."""
         output = session.output.take()
         if output:
             self._arrived.append(output)
             self._notify()
 
     def end(self) -> None:
-        """End the stream, after the output delivered so far; called under the node's lock."""
+        """End the stream, after the output delivered so far. Called under the node's lock."""
         self._ended = True
         self._notify()
 
     @abstractmethod
     def _notify(self) -> None:
-        """Report that there is output to read, or the end; called under the node's lock, in any thread."""
+        """Report that output, or the end, can be read. Called under the node's lock, in any thread."""
 
     def _send(self, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
         """Run the requests in ``chunks`` as one turn, in this thread."""
@@ -80,7 +80,7 @@ class EmbeddedTransport(ABC):
         return chunk
 
     def close(self) -> None:
-        """End the session, with its blocked command, watched keys and queued commands."""
+        """End the session, including its blocked command, watched keys and queued commands."""
         self._store.retire(self._session)
 
     def __del__(self) -> None:
@@ -89,12 +89,12 @@ class EmbeddedTransport(ABC):
 
 
 def connection_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a connection to an embedded store; ``given`` takes precedence."""
+    """Return the options of a connection to an embedded store. Those in ``given`` take precedence."""
     return {"socket_timeout": None, "socket_read_size": READ_BYTES, **given}
 
 
 def pool_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a pool of such connections; ``given`` takes precedence."""
+    """Return the options of a pool of such connections. Those in ``given`` take precedence."""
     return {
         "max_connections": MAX_CLIENTS,
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),

@@ -1,12 +1,12 @@
 """Parses ``headwater://`` urls: the embedded store, its settings, and options of the client.
 
     headwater:///var/lib/orders?appendfsync=always    a store in a directory on disk
-    headwater:///backup?at=2026-11-23T09:30:00Z       a store as it was then, read-only
+    headwater:///backup?at=2026-11-23T09:30:00Z       a store as of a past time, read-only
     headwater://memory                                a private store in memory, lost when it is closed
     headwater://memory/orders                         a store in memory, shared by name in this process
 
-Settings come from the url only, not from the environment: a program that opens a directory expects
-its data to be durable there, whatever the environment sets for a server.
+Settings come only from the url, not from the environment. A program that opens a directory expects its
+data to be durable there, regardless of what the environment sets for a server.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _CLIENT_OPTIONS: dict[str, Callable[[str], Any]] = {
 
 @dataclass
 class EmbeddedAddress:
-    """Address of an embedded store: in ``directory``, or in memory if that is None. A store with an empty
-    ``name`` is not shared with other clients."""
+    """Address of an embedded store: in ``directory``, or in memory if ``directory`` is None. A store with an
+    empty ``name`` is not shared with other clients."""
 
     url: str
     directory: Path | None = None

@@ -1,11 +1,11 @@
-"""The retry policy of guarded connections, shared by `sync.guarded` and `aio.guarded`. They wait as long as
-a command may block, and repeat a command only if running it twice does no harm.
+"""The retry policy of guarded connections, shared by `sync.guarded` and `aio.guarded`. Such connections
+wait as long as a command may block, and repeat a command only if running it twice is harmless.
 
 In redis-py one object decides whether to retry: the connection's ``retry``, which every command, pipeline
-and subscription uses. So only the connection class is replaced, by one with a `GuardedPolicy`. It keeps
-rules 1 to 4 of `attempts`, and two more:
+and subscription uses. So only the connection class is replaced, by one with a `GuardedPolicy`. The policy
+obeys rules 1 to 4 of `attempts`, and two more:
 
-Rule 5. Connecting and the health check happen before a command is noted as sent: if they fail, the
+Rule 5. Connecting and the health check happen before a command is noted as sent. If either fails, the
         command was not sent.
 Rule 6. A reply may take ``socket_timeout`` seconds longer than its command may block.
 """
@@ -56,8 +56,8 @@ class GuardedPolicy(AbstractRetry[Any]):
         *,
         with_failure_count: bool,
     ) -> Procedure[float]:
-        """Clean up with ``fail`` after an attempt, the ``failures``-th that failed, ended with ``error``;
-        return the seconds until the next attempt. Raises ``error`` if there is no further attempt.
+        """Clean up with ``fail`` after failed attempt number ``failures``, which ended with ``error``. Return
+        the seconds until the next attempt. Raises ``error`` if there must be no further attempt.
 
         Runs before `Sent.end`. The arguments are those of redis-py's ``call_with_retry``.
         """
@@ -68,7 +68,7 @@ class GuardedPolicy(AbstractRetry[Any]):
         try:
             yield partial(fail, error, failures) if with_failure_count else partial(fail, error)
         except WatchError:
-            # A WatchError tells the caller to repeat the transaction: wrong if EXEC may have run.
+            # A WatchError tells the caller to repeat the transaction. That is wrong if EXEC may have run.
             if again or not sent.unrepeatable:
                 raise
         if not again:
@@ -106,8 +106,8 @@ class Guarded:
 
 
 def name_cluster(error: AskError, connection: Any) -> None:
-    """Add the url of the cluster to a redirection's message: the client of a single server does not follow
-    redirections."""
+    """Add the url of the cluster to a redirection's message, because the client of a single server does not
+    follow redirections."""
     here = NodeAddress(getattr(connection, "host", ""), getattr(connection, "port", 0))
     there = NodeAddress(error.host or here.host, error.port)
     scheme = "rediss" if hasattr(connection, "check_hostname") else "redis"
@@ -120,7 +120,7 @@ def name_cluster(error: AskError, connection: Any) -> None:
 
 
 def derived(prefix: str, ours: type[Any], theirs: type[Any]) -> type[Any]:
-    """Return a subclass of ``ours`` and redis-py's connection class ``theirs``, in this order; its name
+    """Return a subclass of ``ours`` and redis-py's connection class ``theirs``, in this order. Its name
     begins with ``prefix``."""
     if issubclass(theirs, ours):
         return theirs

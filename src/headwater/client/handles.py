@@ -1,8 +1,8 @@
-"""Handles on the embedded stores of this process. The first handle opens a store, the last one closes it.
+"""Handles on the embedded stores of this process. The first handle opens a store. Closing the last closes it.
 
 Rule 1. A process opens a directory once, and all its clients share the store. Closing the last handle
         closes the store. At the end of the process all open stores are closed.
-Rule 2. A forked child starts without stores: it must not use those of its parent.
+Rule 2. A forked child starts without stores, because it must not use those of its parent.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class StoreHandle:
         return self.store.connect(transport)
 
     def close(self) -> None:
-        """Close the handle; the last handle closes the store. Closing twice does nothing.
+        """Close the handle, and the store if this is its last handle. A second call does nothing.
 
         Raises `NodePoisoned` if the journal's last writes fail.
         """
@@ -86,7 +86,7 @@ _open: set[EmbeddedStore] = set()
 
 def open_handle(key: str | None, make: Callable[[], EmbeddedStore]) -> StoreHandle:
     """Return a handle on the store of ``key``. ``make`` opens the store if it is not open. If ``key`` is
-    None, ``make`` always opens a new one.
+    None, ``make`` always opens a new store.
 
     Raises what ``make`` raises.
     """

@@ -1,7 +1,7 @@
 """Makes the client for a url, from the classes of one of redis-py's two hierarchies.
 
 url ──▶ pool of connections to an embedded store, to a server, or to the primary that Sentinels name
-    └─▶ client over that pool; for a cluster, a client that opens another one for each node
+    └─▶ client over that pool; for a cluster, a client that opens another client for each node
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ C = TypeVar("C")
 
 
 class Recovered:
-    """The property that both clients add to redis-py's."""
+    """The property that the sync and the asyncio client add to redis-py's."""
 
     @property
     def recovery(self) -> RecoveryReport | None:
-        """Report of what was recovered, cut off or found suspicious when the embedded store was opened.
-        None for a client of a server, whose INFO has the numbers.
+        """Report of what was recovered, cut off or found suspicious when the embedded store was opened;
+        None for a client of a server. INFO of a server has the numbers.
 
         >>> from headwater import connect
         >>> with connect("headwater://memory") as client:
@@ -63,7 +63,7 @@ CONNECT_RETRIES = 10
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
 """Number of retries after a lost connection, and the first and longest pause between them, in seconds.
-They are redis-py's defaults, about four seconds in total: usually longer than a restart of the server."""
+They are redis-py's defaults. They add up to about four seconds, usually longer than a restart of the server."""
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ def open_cluster(
     single_connection_client: bool = False,
     **options: Any,
 ) -> C:
-    """Return a client of the cluster at ``url``, or of the server there, that follows redirections.
+    """Return a client that follows redirections, of the cluster or the server at ``url``.
 
     Clients that share a ``topology`` share their knowledge of the cluster. Commands without a key go to
-    the node of the key ``home``. With ``stays`` the client uses one connection to one node: see `routing`,
-    rule 4.
+    the node of the key ``home``. With ``stays``, the client uses one connection to one node (`routing`,
+    rule 4).
     """
     single = (single_connection_client or stays) and classes.one_connection_per_node
-    # The client of a node does not retry: another node may have replaced that node.
+    # The client of a node does not retry, because another node may have replaced this one.
     once = classes.retry(NoBackoff(), 0)
     retry = options.get("retry", default_retry(classes)) or once
     options["retry"] = once
@@ -154,8 +154,8 @@ def server_pool(classes: ClientClasses[Any], url: str, options: dict[str, Any]) 
     arguments: dict[str, Any] = {
         "socket_timeout": RESPONSE_SECONDS,
         "retry": default_retry(classes),
-        # They cost a round trip at each connect, and only Redis's cloud supports them. With them,
-        # redis-py also considers a connection with an unread reply healthy.
+        # These notifications cost a round trip at each connect, and only Redis's cloud supports them. With
+        # them, redis-py also considers a connection with an unread reply healthy.
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
         **options,
         **parsed(url, classes.parse_url),

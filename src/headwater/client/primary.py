@@ -1,10 +1,10 @@
 """Finds the primary that Sentinels name; shared by `sync.sentinel` and `aio.sentinel`.
 
-Rule 1. Each new connection asks the Sentinels, so reconnecting follows a failover: Redis closes the
-        connections of a primary that Sentinels demote.
-Rule 2. If the named server is already a replica, the connection is closed at once. A server that
-        becomes a replica later replies READONLY; then the next command connects again.
-Rule 3. The caller receives the READONLY reply: it means that the command did not run.
+Rule 1. For each new connection the Sentinels are asked, so reconnecting follows a failover. Redis closes
+        the connections of a primary that Sentinels demote.
+Rule 2. If the named server is already a replica, the connection is closed immediately. A server
+        that becomes a replica later replies READONLY, and the next command connects again.
+Rule 3. The caller receives the READONLY reply, which means that the command did not run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ASK_SECONDS = 2.0
 
 
 class Primary:
-    """Finds the primary of a service. It asks the Sentinel that replied last time first."""
+    """Finds the primary of a service. It first asks the Sentinel that replied the last time."""
 
     def __init__(self, address: SentinelAddress, options: Mapping[str, Any]) -> None:
         self.address = address
@@ -65,7 +65,7 @@ class Primary:
 
 
 def sentinel_options(address: SentinelAddress, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a Sentinel's client; ``options`` are those of the server's connections."""
+    """Return the options of a Sentinel's client. ``options`` are those of connections to the server."""
     found: dict[str, Any] = {
         "socket_timeout": ASK_SECONDS,
         "socket_connect_timeout": ASK_SECONDS,
@@ -85,6 +85,6 @@ def answered_first(sentinels: list[Any]) -> list[NodeAddress]:
 
 
 def follow_primary(pool: Any, address: SentinelAddress, to_primary: Callable[..., Any]) -> None:
-    """Make ``pool`` connect to the primary of a service; ``to_primary`` derives its connection class."""
+    """Make ``pool`` connect to the primary of a service. ``to_primary`` derives its connection class."""
     pool.connection_kwargs["primary"] = Primary(address, pool.connection_kwargs)
     pool.connection_class = to_primary(pool.connection_class)

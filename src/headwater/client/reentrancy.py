@@ -3,7 +3,7 @@
 Rule 1. Leaving a turn in the middle would leave the state half changed and the node unusable. A turn
         takes microseconds, so `KeyboardInterrupt` is raised at its end.
 Rule 2. A finalizer that the garbage collector runs within a turn must not enter a store. The objects
-        that it closes are closed after the thread has left the store.
+        that the finalizer closes are closed after the thread has left the store.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ and its error text contains the handler's repr. asyncio's handler refers to a ta
 
 
 class _InterruptGuard:
-    """Delays SIGINT until exit in the main thread; does nothing in other threads."""
+    """In the main thread, delays SIGINT until the end of the block. Does nothing in other threads."""
 
     def __init__(self) -> None:
         self._handler: Callable[[int, FrameType | None], Any] | None = None
@@ -65,7 +65,7 @@ INTERRUPT_GUARD = _InterruptGuard()
 
 
 class _ReentrancyGuard(threading.local):
-    """Counts the stores that this thread has entered, and holds calls until it has left them all."""
+    """Counts the stores that this thread has entered, and defers calls until it has left them all."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -84,7 +84,7 @@ class _ReentrancyGuard(threading.local):
                 log.exception("an unused embedded connection or store could not be closed")
 
     def start_again(self) -> None:
-        """Forget the parent's stores: in a forked child, this thread is within none of them."""
+        """Forget the parent's stores, because in a forked child this thread is not within any of them."""
         self.depth = 0
         self.late.clear()
 

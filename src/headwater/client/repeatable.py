@@ -1,8 +1,8 @@
 """Decides whether a command may run twice, and reads how long it may block.
 
 Rule 1. A command is *repeatable* if running it twice has the effect of running it once: reads, commands
-        about the connection itself, XACK, XADD with an idempotent id. No other command is repeatable,
-        and no unknown one.
+        about the connection itself, XACK, XADD with an idempotent id. Other commands and unknown
+        commands are not repeatable.
 Rule 2. A reply may take as long as its command may block (BLOCK), plus the usual time.
 
 A command is the sequence of its arguments, as passed to a client library.
@@ -154,7 +154,7 @@ def _block(words: list[str]) -> float:
 
 def _limit(word: str, per_second: int) -> float:
     """Return a time limit in seconds; infinity if ``word`` is 0, which means no limit. A word that is not a
-    valid limit counts as 0 seconds, because the store rejects it at once."""
+    valid limit counts as 0 seconds, because the store rejects it immediately."""
     try:
         limit = float(word)
     except ValueError:

@@ -6,15 +6,15 @@
 Rule 1. Commands that belong together are sent together, to the node of their first key: MULTI … EXEC,
         and WAIT after its write.
 Rule 2. A command is sent again only if a node refused to run it, with MOVED or ASK. A lost connection
-        raises an error; if commands of the same call had run, the error says that they may have
+        raises an error. If commands of the same call may have run, the error says this
         (`guarded`).
-Rule 3. A command without a key goes to the node of the other commands of its call; alone, to the node
-        of the router's ``home`` key. So CLIENT ID and CLIENT UNBLOCK go to the same node.
+Rule 3. A command without a key goes to the node of the other commands of its call. Alone, it goes to the
+        node of the router's ``home`` key. So CLIENT ID and CLIENT UNBLOCK go to the same node.
 Rule 4. A router that ``stays`` uses one connection to one node. When the slot has moved, it raises
-        `SlotMoved`, a ConnectionError, and its user opens another.
-Rule 5. A transaction after WATCH runs on the node that watches, or not at all: while a slot moves,
-        some of its keys are on one node and some on the other. The reply is then TRYAGAIN, as from a
-        node that has some of a command's keys.
+        `SlotMoved`, a ConnectionError, and its user opens another connection.
+Rule 5. A transaction after WATCH runs on the node that watches, or not at all, because while a slot moves,
+        its keys are on two nodes. The reply is then TRYAGAIN, as from a node that has only some of a
+        command's keys.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ASKED_BLOCK_MS: Final = 100
 
 
 class SlotMoved(RedisConnectionError):
-    """The slot of a connection that stays with one node now belongs to another node; nothing was run."""
+    """Raised if the slot of a connection that stays with one node has moved to another node. Nothing was run."""
 
 
 class QueuedCommand(NamedTuple):
@@ -76,7 +76,7 @@ class Unit(NamedTuple):
     asked: NodeAddress | None = None
     """The node that an ASK redirection named while the slot moves there; None without a redirection."""
     crosses: bool = False
-    """True if the unit is a transaction on several slots, which no node runs."""
+    """True if the unit is a transaction on several slots. Nodes do not run such transactions."""
 
 
 _SLOTS = QueuedCommand((b"CLUSTER", b"SLOTS"))
@@ -97,7 +97,7 @@ class Router:
         self, commands: Sequence[QueuedCommand], replies: Sequence[Any] | None = None
     ) -> Routing:
         """Run the commands and return their replies. ``replies``, if given, come from a server that was not
-        known to be a node of a cluster; then only the commands that it redirected are sent."""
+        known to be a node of a cluster. Then only the commands that the server redirected are sent."""
         found: list[Any] = list(replies or [None] * len(commands))
         units = _units(commands)
         if replies is not None:
@@ -171,7 +171,7 @@ class Router:
         node: NodeAddress,
         commands: Sequence[QueuedCommand],
     ) -> list[Unit]:
-        """Copy the replies of a node to ``found``; return the units that it redirects."""
+        """Copy the replies of a node to ``found``. Return the units that the node redirects."""
         again: list[Unit] = []
         at = 0
         for unit in part:
@@ -186,7 +186,7 @@ class Router:
         return again
 
     def _redirected(self, unit: Unit, found: Sequence[Any], by: NodeAddress) -> Unit | None:
-        """Return the unit to send next after a redirection; None if the node ran it."""
+        """Return the unit to send next after a redirection; None if the node has run the unit."""
         for place in unit.places:
             reply = found[place]
             if not isinstance(reply, AskError):

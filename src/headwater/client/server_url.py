@@ -81,7 +81,7 @@ class SentinelAddress:
     server_url: str
     """The url of the server, with a placeholder for its host."""
     username: str | None
-    """User name for the Sentinels; ``password`` is for them too. None if the url gives none."""
+    """User name for the Sentinels; None if the url has none. ``password`` is also for the Sentinels."""
     password: str | None
     tls: bool
 
@@ -117,8 +117,8 @@ def is_sentinel(url: str) -> bool:
 
 
 def may_be_node(url: str) -> bool:
-    """Return whether a url names one server that may turn out to be a node of a cluster: it names database
-    0, the only one of a node.
+    """Return whether a url names one server that may turn out to be a node of a cluster: it names
+    database 0, the only database of a node.
 
     >>> may_be_node("redis://host:7000"), may_be_node("redis://host/2"), may_be_node("unix:///socket")
     (True, False, False)

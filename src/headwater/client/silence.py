@@ -1,15 +1,15 @@
 """Measures how long a connection has been silent. The deadlines of guarded connections count only silence.
 
-Rule 1. A deadline has passed when no byte has moved for its time, in either direction. The system knows the bytes
-        that the peer has acknowledged, and those that have arrived. So a large command, or a large reply, takes the
-        time that its link needs.
-Rule 2. A peer that has acknowledged a part of a large command may still pass it on, as proxies do. It has one more
-        second for every `PASSED_ON` bytes.
-Rule 3. Nothing lasts for ever: a transfer that moves fewer than `SLOWEST` bytes a second ends after
+Rule 1. A deadline has passed when no byte has moved in either direction for its time. The system knows the bytes
+        that the peer has acknowledged, and those that have arrived. So a large command or a large reply may take
+        the time that the network needs.
+Rule 2. A peer that has acknowledged a part of a large command may still be passing it on, as proxies do. The peer
+        has one more second for every `PASSED_ON` bytes.
+Rule 3. The total time is limited: a transfer that moves fewer than `SLOWEST` bytes a second ends after
         `MOST_DEADLINES` deadlines.
 Rule 4. Time in which this process did not run does not count. A thread checks a connection only while nothing
-        arrives, so there rule 3 does not bound a peer that sends a byte between any two checks.
-Rule 5. Where the system does not report these bytes (unix sockets, systems other than Linux), the deadline is for the
+        arrives, so in threads rule 3 does not limit a peer that sends a byte between any two checks.
+Rule 5. If the system does not report these bytes (unix sockets, systems other than Linux), the deadline is for the
         whole command, or for the next bytes of a reply.
 """
 
@@ -24,11 +24,11 @@ from time import monotonic
 from typing import Any, Final
 
 LARGE: Final = 64 * 1024
-"""Size from which a command is sent piece by piece, in bytes. Smaller ones fit into the buffers of a socket."""
+"""Size in bytes at which a command is sent piece by piece. Smaller commands fit into the buffers of a socket."""
 
 LOOKS: Final = 4
 LONGEST_PAUSE: Final = 0.75
-"""Number of times a connection is checked within a deadline, and the longest pause between two checks, in seconds."""
+"""Number of checks of a connection within a deadline, and longest pause between two checks, in seconds."""
 
 MOST_DEADLINES: Final = 10
 SLOWEST: Final = 1_000
@@ -76,7 +76,7 @@ class Silence:
         pause = wait + pause_of(deadline)
         if (progress := PROGRESS.get()) is not None:
             progress.of = self
-            # This way a large reply is noticed while its command might still block.
+            # So a large reply is noticed while its command might still block.
             pause = min(pause, LONGEST_PAUSE)
         self._due = self._began + pause
         return pause

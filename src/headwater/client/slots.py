@@ -1,7 +1,7 @@
 """Records the owner of each slot of a cluster, and finds the key that determines a command's slot.
 
 Rule 1. Asking the cluster costs a round trip. It is asked only when the owners are in doubt: at first,
-        after a redirection, after a lost connection. Otherwise commands are routed without asking.
+        after a redirection, and after a lost connection. Otherwise commands are routed by known owners.
 Rule 2. All clients of a process that use the same cluster share a topology, also across threads.
 """
 
@@ -67,14 +67,14 @@ def _names(name: str | bytes) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _place(name: str, second: str) -> int:
-    """Return the index of the first key, `_NONE`, or the way to find it: `_READS` or `_COUNTED`."""
+    """Return the index of the first key; `_NONE` without keys; `_READS` or `_COUNTED` to search for the key."""
     if name in ("XREAD", "XREADGROUP"):
         return _READS
     if name in _COUNTED_NAMES:
         return _COUNTED
     row = COMMANDS.get(name.encode())
     if row is None:
-        return 1  # a command unknown here, which the server may know
+        return 1  # an unknown command, which the server may know
     row = row.subcommands.get(second.encode(), row)
     if not row.keys:
         return _NONE
@@ -104,14 +104,14 @@ class Topology:
     def __init__(self, nodes: Sequence[NodeAddress], *, cluster: bool) -> None:
         self.cluster = cluster
         self.fresh = False
-        """True if the slots are up to date: the cluster has been asked, and nothing has contradicted its
-        reply since."""
+        """True if the slots are up to date: the cluster has been asked, and its reply has not been contradicted
+        since."""
         self._seeds = tuple(nodes)
         self._slots: list[NodeAddress | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._owners: list[NodeAddress] = []
         self._moved: dict[int, NodeAddress] = {}
-        """Owners of single slots, from redirections. Each takes precedence over CLUSTER SLOTS until the two
-        agree: the node that is asked for the slots may be the last to learn of a move."""
+        """Owners of single slots, from redirections. Each takes precedence over CLUSTER SLOTS until both
+        agree, because the node that is asked for the slots may be the last to learn of a move."""
         self._doubted: NodeAddress | None = None
         self._lock = threading.Lock()
 
@@ -149,7 +149,7 @@ class Topology:
             self.fresh = False
 
     def doubt(self, node: NodeAddress) -> None:
-        """Note that the connection to a node was lost: another node may have taken its place."""
+        """Note that the connection to a node was lost, because another node may have taken its place."""
         with self._lock:
             self._doubted = node
             self._moved = {n: one for n, one in self._moved.items() if one != node}

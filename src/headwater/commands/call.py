@@ -42,8 +42,8 @@ NO_SUCH_KEY = "ERR no such key"
 
 
 def shown(name: bytes) -> str:
-    """Return a name as text for an error. As in Redis, it ends at the first NUL. Bytes that are not UTF-8 become
-    surrogates, which the reply writer turns back into the same bytes.
+    """Return a name as text for an error. As in Redis, the text ends at the first NUL. Bytes that are not UTF-8
+    become surrogates, which the reply writer turns back into the same bytes.
 
     >>> shown(b"orders"), shown(b"orders\\x00eu")
     ('orders', 'orders')
@@ -56,12 +56,12 @@ class Wait:
 
     The client waits for signals of ``keys`` in the call's database; ``timeout_ms`` 0 means no timeout. When the
     client is woken, ``arguments`` are run again from the start (``$`` is already replaced by an id).
-    ``recheck_at_ms`` is the steady time at which they are run without a signal; None means never. With
+    ``recheck_at_ms`` is the steady time at which the command runs again without a signal; None means never. With
     ``for_streams``, a signal counts only while the key holds a stream: XREAD continues to wait if the key is
-    deleted or gets another type, whereas XREADGROUP runs again and fails. With ``for_lists``, the key must hold
-    a list. ``at_timeout`` is the reply at the timeout, in RESP; None is a nil array. Clients that wait for a
-    key with an equal ``alike`` can use the same signals: if the first of them finds nothing, none will.
-    ``group`` is set if the client waits only for new entries of that group.
+    deleted or gets another type, whereas XREADGROUP runs again and fails. With ``for_lists``, the key must hold a
+    list. ``at_timeout`` is the reply at the timeout, in RESP; None is a nil array. Clients that wait for a key
+    with an equal ``alike`` can use the same signals: if the first of these clients finds nothing, the others will
+    not, either. ``group`` is set if the client waits only for new entries of that group.
     """
 
     def __init__(self, keys: list[bytes], timeout_ms: int, arguments: Arguments) -> None:
@@ -105,7 +105,7 @@ _KEPT_KEY_BYTES = 256
 """Maximum length of a key that `Call.key` keeps for the next command, in bytes."""
 
 Draw = Callable[[int], int]
-"""Returns a uniformly distributed random number from 0 to below its argument. The server provides it."""
+"""Returns a uniformly distributed random integer from 0 to its argument - 1. The server provides the function."""
 
 
 def always_first(_below: int) -> int:
@@ -137,8 +137,8 @@ class Call:
     """The argument of a command: its request, its reply and the store. A session uses one `Call` for all commands.
 
     ``db`` is the session's selected database, ``keyspace`` has all databases. ``may_block`` is False in
-    MULTI/EXEC and Lua, where a blocking command replies at once. ``now_ms`` is steady time, which all ages
-    and stored times use; ``wall`` converts it to times of the wall clock and back.
+    MULTI/EXEC and Lua, where a blocking command replies immediately. ``now_ms`` is steady time, which all ages and
+    stored times use; ``wall`` converts it to times of the wall clock and back.
     """
 
     def __init__(self, keyspace: Keyspace, reply: ReplyWriter) -> None:

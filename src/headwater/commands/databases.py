@@ -88,7 +88,7 @@ def _count_freed(call: Call, keys: int) -> None:
 
 
 def _check_flush(arguments: Arguments) -> None:
-    """Check the option. SYNC makes no difference: keys are always removed at once and freed in slices."""
+    """Check the option. SYNC makes no difference: keys are always removed immediately and freed in slices."""
     if arguments.count > 2 or (
         arguments.count == 2 and arguments.token(1) not in (b"ASYNC", b"SYNC")
     ):

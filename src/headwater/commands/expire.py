@@ -42,8 +42,8 @@ def pexpireat(call: Call) -> None:
 
 
 def moment(call: Call, index: int, unit_ms: int, *, since_ms: int | None, command: str) -> int:
-    """Return argument ``index`` as a steady time. It is relative to the steady time ``since_ms`` or, if that is None,
-    a Unix time. Raises `CommandError` if the time does not fit into 64 bits."""
+    """Return argument ``index`` as a steady time. The argument is relative to the steady time ``since_ms`` or, if
+    that is None, a Unix time. Raises `CommandError` if the time does not fit into 64 bits."""
     at_ms = call.arguments.integer(index) * unit_ms
     if not -_MAX_I64 - 1 <= at_ms <= _MAX_I64 - (since_ms or 0):
         raise CommandError(f"ERR invalid expire time in '{command}' command")
@@ -126,22 +126,22 @@ def let_live(call: Call, key: bytes) -> None:
 
 
 def ttl(call: Call) -> None:
-    """TTL key → the seconds left, -1 without an expiry, -2 without a key."""
+    """TTL key → the seconds left, -1 if no expiry is set, -2 if the key does not exist."""
     _tell(call, _SECOND, lambda at_ms: at_ms - call.now_ms)
 
 
 def pttl(call: Call) -> None:
-    """PTTL key → the milliseconds left, -1 without an expiry, -2 without a key."""
+    """PTTL key → the milliseconds left, -1 if no expiry is set, -2 if the key does not exist."""
     _tell(call, 1, lambda at_ms: at_ms - call.now_ms)
 
 
 def expiretime(call: Call) -> None:
-    """EXPIRETIME key → the Unix time of expiry in seconds, -1 without one, -2 without a key."""
+    """EXPIRETIME key → the expiry in Unix seconds, -1 if none is set, -2 if the key does not exist."""
     _tell(call, _SECOND, call.wall.wall_ms)
 
 
 def pexpiretime(call: Call) -> None:
-    """PEXPIRETIME key → the Unix time of expiry in milliseconds, -1 without one, -2 without a key."""
+    """PEXPIRETIME key → the expiry in Unix milliseconds, -1 if none is set, -2 if the key does not exist."""
     _tell(call, 1, call.wall.wall_ms)
 
 

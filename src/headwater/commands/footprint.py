@@ -25,12 +25,12 @@ from headwater.engine.redis_nodes.nodes import Weighing
 from headwater.engine.tier.sealing import Sealing
 
 DEFAULT_SAMPLES = 128
-"""Number of elements measured in a container. Redis measures 5; the blocks of Headwater differ more in size."""
+"""Number of elements to measure in a container. Redis measures 5; Headwater's blocks differ more in size."""
 
 MANY = 5_000
 FEW_SAMPLES = 8
-"""After `MANY` elements, only `FEW_SAMPLES` elements of each further container are measured. Otherwise deeply nested
-containers would block the server for too long."""
+"""Number of elements to measure in each further container once `MANY` objects were measured. Otherwise deeply
+nested containers would block the server for too long."""
 
 SLOT_BYTES = 104
 """Memory for a key in its database, in bytes, in addition to key and value: a place in a dictionary, which is at most

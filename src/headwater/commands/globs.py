@@ -31,7 +31,7 @@ _BACKSLASH = 0x5C
 
 
 def matches(pattern: bytes, text: bytes) -> bool:
-    """Return whether ``pattern`` matches the whole of ``text``. Lower both to ignore case.
+    """Return whether ``pattern`` matches the whole of ``text``. To ignore case, pass both in lower case.
 
     Raises `CommandError` after `MAX_STEPS` comparisons.
 
@@ -65,7 +65,7 @@ def matches(pattern: bytes, text: bytes) -> bool:
 
 
 def _one(pattern: bytes, at: int, byte: int) -> int:
-    """Return the position after the element at ``at`` if that matches ``byte``, else 0."""
+    """Return the position after the element at ``at`` if the element matches ``byte``, else 0."""
     element = pattern[at]
     if element == _ANY:
         return at + 1
@@ -78,7 +78,7 @@ def _one(pattern: bytes, at: int, byte: int) -> int:
 
 
 def _class(pattern: bytes, at: int, byte: int) -> int:
-    """Match a class, whose ``[`` is before ``at``. Return the position after it if it matches ``byte``, else 0."""
+    """Match a class, whose ``[`` is before ``at``. Return the position after it; 0 if ``byte`` is not in it."""
     negated, ranges, end = _ranges(pattern, at)
     return end if any(low <= byte <= high for low, high in ranges) != negated else 0
 

@@ -97,7 +97,7 @@ class GroupRead:
         return self.group.pel.length + self.group.stream.length
 
     def ensure_consumer(self) -> GroupConsumer:
-        """Return the consumer, which is created if it does not exist."""
+        """Return the consumer. Create it if it does not exist."""
         if self.consumer is None:
             self.consumer = ensure_consumer(self.call, self.group, self.name)
         return self.consumer
@@ -108,7 +108,7 @@ class GroupRead:
 
 
 def ensure_consumer(call: Call, group: ConsumerGroup, name: bytes) -> GroupConsumer:
-    """Return the consumer ``name`` of ``group``, which is created if it does not exist."""
+    """Return the consumer ``name`` of ``group``. Create it if it does not exist."""
     consumer = group.consumers.get(name)
     if consumer is None:
         consumer = group.create_consumer(name, group.next_cid, call.now_ms)
@@ -166,8 +166,8 @@ class GroupDelivery(GroupRead):
         return self.consumer_bytes() + 2 * HEADROOM + claims * RECORD_BYTES
 
     def _claim(self, share: Share) -> None:
-        """Claim released entries in the order of their release, then owned entries from the longest idle on, as long as
-        they are idle enough.
+        """Claim released entries in the order of their release, then owned entries that are idle enough, longest
+        idle first.
 
         An entry that the stream no longer has is skipped and stays pending.
         """
@@ -182,7 +182,7 @@ class GroupDelivery(GroupRead):
             at = walk.next()
 
     def _take(self, at: int, share: Share) -> bool:
-        """Claim the record at ``at``. Return False if neither it nor any later record may be claimed."""
+        """Claim the record at ``at``. Return False if neither this nor any later record may be claimed."""
         pel, claims = self.group.pel, self.claims
         idle = self.call.now_ms - pel.time(at)
         if idle < self.claim_ms or share.full():
@@ -233,8 +233,8 @@ class GroupDelivery(GroupRead):
         return records
 
     def recheck_at_ms(self) -> int | None:
-        """Return the steady time at which the oldest pending entry that the stream still has will be idle enough. If
-        the stream has none of them, return the time after a min-idle-time, but at least `SHORTEST_RECHECK_MS`."""
+        """Return the steady time at which the oldest pending entry that the stream still has will be idle enough.
+        If the stream has none, return the time after the min-idle-time, or `SHORTEST_RECHECK_MS` if longer."""
         if self.claim_ms < 0:
             return None
         pel, log = self.group.pel, self.group.stream.log
@@ -262,8 +262,8 @@ def _gone_size(entry_id: tuple[int, int]) -> int:
 
 
 class History(GroupRead):
-    """A read after an id instead of ``>``: the consumer's own pending entries. It never waits. Unless the reply is
-    full, its stream is in it, even without entries."""
+    """A read after an id instead of ``>``: the consumer's own pending entries. This read never waits. Unless the
+    reply is full, the stream is in the reply, even without entries."""
 
     def __init__(self) -> None:
         self.after = (0, 0)

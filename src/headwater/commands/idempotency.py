@@ -35,8 +35,8 @@ class IdempotentID:
     def taken(
         cls, arguments: Arguments, index: int, before: IdempotentID | None
     ) -> tuple[IdempotentID | None, int]:
-        """Parse the option at ``index``. Return the pair and the index after it. If too few arguments follow, the word
-        is not an option: return ``before``, the pair parsed earlier, and ``index``."""
+        """Parse the option at ``index``. Return the pair and the index after the option. If too few arguments
+        follow, the word is not an option: return ``before``, the pair parsed earlier, and ``index``."""
         word = arguments.token(index)
         values = 2 if word == b"IDMP" else 1
         if index + values >= arguments.count:
@@ -83,7 +83,7 @@ class IdempotentID:
         return HEADROOM + len(self.pid) + len(self.iid)
 
     def record(self, call: Call, stream: StoredStream, entry_id: tuple[int, int]) -> None:
-        """Remember that the entry ``entry_id`` has the pair. The caller has called `Call.admit`."""
+        """Remember that the entry ``entry_id`` has the pair. The caller must have called `Call.admit`."""
         assert self.iid is not None
         stream.idempotency.record(self.pid, self.iid, entry_id, now_ms=call.now_ms)
 
@@ -110,7 +110,7 @@ def content_hash(words: list[bytes]) -> bytes:
 
 
 def xcfgset(call: Call) -> None:
-    """XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE n] → OK; a changed setting forgets all iids."""
+    """XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE n] → OK; changing a setting forgets all iids."""
     arguments = call.arguments
     stream = call.stream(arguments.bytes(1))
     if stream is None:

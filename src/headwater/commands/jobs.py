@@ -6,10 +6,9 @@
 
 Rule 1. The steps use nothing that the loop changes: only a snapshot, a copy of the request and their own
         objects.
-Rule 2. ``finish`` is like a command (call.py, rules 2 and 3). It looks up everything again, because other
-        commands have run in between, and then admits, mutates and replies.
-Rule 3. A job is done at once in EXEC and scripts, and for an embedded client, whose own thread runs the
-        turn.
+Rule 2. ``finish`` follows the rules of a command (call.py, rules 2 and 3). It looks up everything again, because
+        other commands have run in between, and then admits, mutates and replies.
+Rule 3. A job is done immediately in EXEC and scripts, and for an embedded client, whose own thread runs the turn.
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ def may_offload(call: Call) -> bool:
 
 
 def carry_out(call: Call, job: Job) -> None:
-    """Do a job, and the jobs that it returns, at once. Raises `CommandError` as its steps and ``finish`` do."""
+    """Do a job, and the jobs that it returns, immediately. Raises `CommandError` as its steps and ``finish``
+    do."""
     following: Job | None = job
     while following is not None:
         following = following.finish(call, do_all(following.steps))

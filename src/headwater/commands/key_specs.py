@@ -22,8 +22,7 @@ class KeySpec(NamedTuple):
     Keys begin at argument ``begin``, or after ``keyword``, which is searched from ``begin`` on. ``last`` is the
     position of the last key, relative to the first (0: only one key) or, if negative, to the end of the request.
     With ``limit`` n, only the first 1/n of the remaining arguments are keys (XREAD: half). ``step`` is the distance
-    between keys (MSET: 2). With ``counted``, argument ``begin`` is the number of keys, which follow it
-    (EVAL).
+    between keys (MSET: 2). With ``counted``, argument ``begin`` is the number of the keys that follow it (EVAL).
     """
 
     flags: tuple[str, ...]
@@ -160,7 +159,7 @@ _READING_WORDS = {b"GROUP": 3, b"NOACK": 1} | dict.fromkeys(
 
 
 def set_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """Return the key of SET, which is read only with GET or a condition on its value (Redis, db.c, setGetKeys)."""
+    """Return the key of SET. Its value is read only with GET or a condition on it (Redis, db.c, setGetKeys)."""
     position = specs[0].begin
     if any(arguments.token(index) in _READING for index in range(3, arguments.count)):
         return [FoundKey(position, ("RW", "access", "update"))]
@@ -171,7 +170,7 @@ _READING = frozenset({b"GET", b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
 
 
 def delex_key(arguments: Arguments, specs: tuple[KeySpec, ...]) -> list[FoundKey]:
-    """Return the key of DELEX, which is read only with a condition (Redis, db.c, delexGetKeys)."""
+    """Return the key of DELEX. Its value is read only with a condition (Redis, db.c, delexGetKeys)."""
     flags = ("RW", "access", "delete") if arguments.count > 2 else ("RM", "delete")
     return [FoundKey(specs[0].begin, flags)]
 

@@ -18,7 +18,7 @@ from headwater.engine.streams.stream import StoredStream
 def delete(call: Call) -> None:
     """DEL key [key …], UNLINK key [key …] → the number of keys that existed.
 
-    Both remove a value at once and free its memory later, in slices (`Keyspace.garbage`).
+    Both remove a value immediately and free its memory later, in slices (`Keyspace.garbage`).
     """
     db = call.db
     keys = [
@@ -66,7 +66,7 @@ def touch(call: Call) -> None:
 
 
 def seen(call: Call, key: bytes) -> Value | None:
-    """Return the value at ``key`` without resetting its idle time. Counts a hit or a miss."""
+    """Return the value at ``key``, or None, without resetting its idle time. Counts a hit or a miss."""
     value = call.db.lookup(key, call.now_ms)
     if value is None:
         call.missed(key)

@@ -3,7 +3,7 @@
 Rule 1. The encoding follows from the current value and Redis's default limits. In Redis it also depends on
         former values: a set that shrinks stays a hashtable. Of this, only one case is reproduced: strings that
         APPEND or SETRANGE made are raw (`Keyspace.grow`), until the store is opened again.
-Rule 2. embstr is one allocation of 64 bytes. In Redis 8.2 the string shares it with the key and its expiry.
+Rule 2. embstr is one allocation of 64 bytes. In Redis 8.2, it holds the string, the key and the expiry.
 
 Source: Redis's command pages, object.c and the ``*-max-*`` settings of redis.conf.
 """
@@ -90,22 +90,22 @@ def _object(call: Call) -> tuple[bytes, Value | None]:
 
 
 def object_encoding(call: Call) -> None:
-    """OBJECT ENCODING key → the name of an encoding, nil without a key."""
+    """OBJECT ENCODING key → the name of an encoding, nil if the key does not exist."""
     key, value = _object(call)
     if value is not None:
         call.reply.bulk(encoding(call, key, value))
 
 
 def object_refcount(call: Call) -> None:
-    """OBJECT REFCOUNT key → 1, because keys do not share values; nil without a key."""
+    """OBJECT REFCOUNT key → 1, because keys do not share values; nil if the key does not exist."""
     _, value = _object(call)
     if value is not None:
         call.reply.integer(1)
 
 
 def object_idletime(call: Call) -> None:
-    """OBJECT IDLETIME key → seconds since the key was last used, or since the store was opened; nil
-    without a key."""
+    """OBJECT IDLETIME key → seconds since the key was last used, or since the store was opened; nil if the key
+    does not exist."""
     key, value = _object(call)
     if value is not None:
         used_ms = call.db.used_ms(key) or call.keyspace.opened_ms
@@ -113,7 +113,7 @@ def object_idletime(call: Call) -> None:
 
 
 def object_freq(call: Call) -> None:
-    """OBJECT FREQ key → an error, because the use of keys is not counted; nil without a key."""
+    """OBJECT FREQ key → an error, because the use of keys is not counted; nil if the key does not exist."""
     _, value = _object(call)
     if value is not None:
         raise CommandError(_NO_LFU)

@@ -48,7 +48,7 @@ def _rename(call: Call, *, over: bool) -> bool:
 
 
 def move(call: Call) -> None:
-    """MOVE key db → 1, or 0 if the key does not exist or the other database has it already."""
+    """MOVE key db → 1, or 0 if the key does not exist or the other database already has the key."""
     db, key = call.db, call.arguments.bytes(1)
     target = database_at(call, 2)
     if target is db:

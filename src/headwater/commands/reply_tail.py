@@ -4,12 +4,12 @@
                            └─▶ the rest ──▶ ReplyTail ── write, whenever the client has read enough ──▶ outbox
 
 Rule 1. A tail refers to blocks of entries as they were when the command ran. The blocks are ``shared``, as after
-        COPY, so later commands change copies of them (entry_log.py, rule 4). They can still be
+        COPY, so later commands change copies of them (entry_log.py, rule 4). The shared blocks can still be
         compressed and stored, so a tail needs no memory for bytes that are on disk.
 Rule 2. A piece ends before a block on disk that is not open. A command opens only the blocks of its first
         piece, and changes nothing before they are open.
 Rule 3. Only a reply with ``piece_bytes`` is written in pieces. Replies within EXEC and scripts, to clients that
-        were blocked, and to embedded clients are written at once.
+        were blocked, and to embedded clients are written in one go.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Rule 1. A small payload is restored while the command runs. A large one is read 
         job (jobs.py): the same mutators build the value in a separate keyspace, which no other command sees, and
         write the same facts. Then value and facts are moved in one step.
 Rule 2. Conditions that other commands can change are checked when the value is stored: that the key is
-        free, that the expiry has not passed, that the journal has room. A relative time to live begins at
-        that time.
+        free, that the expiry has not passed, that the journal has room. A relative time to live begins at that
+        moment.
 
 Source: Redis's command page and cluster.c (restoreCommand).
 """
@@ -219,7 +219,7 @@ class _Restoring:
         call.reply.ok()
 
     def _check_free(self, call: Call) -> Any:
-        """Return the value to be replaced; None if the key is free. Raises BUSYKEY if it is not, without REPLACE."""
+        """Return the value to be replaced; None if the key is free. Raises BUSYKEY if REPLACE would be needed."""
         there = call.db.lookup(self.key, call.now_ms)
         if there is not None and not self.options.replace:
             raise CommandError("BUSYKEY Target key name already exists.")
@@ -276,7 +276,7 @@ def _room(call: Call, sid: int) -> Call:
 
 
 def _build(call: Call, key: bytes, value: Restoration | Texts, first_gid: int) -> Steps[Keyspace]:
-    """Build the value in the call's keyspace and return the keyspace. Free it if that fails."""
+    """Build the value in the call's keyspace and return the keyspace. Free the keyspace if that fails."""
     try:
         yield from _apply(call, key, value, first_gid)
     except BaseException:
@@ -288,8 +288,8 @@ def _build(call: Call, key: bytes, value: Restoration | Texts, first_gid: int) -
 
 
 def _apply(call: Call, key: bytes, value: Restoration | Texts, first_gid: int) -> Steps[None]:
-    """Store the value at ``key``. The caller has called `Call.admit` and, unless the new value is a stream, deleted
-    the old one."""
+    """Store the value at ``key``. The caller must have called `Call.admit` and, unless the new value is a stream,
+    deleted the old one."""
     if isinstance(value, Restoration):
         yield from value.apply(call, key, first_gid)
     elif isinstance(value, bytes):

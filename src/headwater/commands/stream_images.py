@@ -46,7 +46,7 @@ _PENDING_AT_ONCE = 1024
 """Maximum number of entries, and of pending entries, in one step, which takes about 0.5 ms."""
 
 _SORTED_AT_ONCE = 8192
-"""Maximum number of pending entries sorted in one step; they are sorted only if their times do not rise."""
+"""Maximum number of pending entries sorted in one step; they are sorted only if their times are unordered."""
 
 
 def retime(image: StreamImage, changed: Callable[[int], int]) -> Steps[None]:
@@ -243,8 +243,8 @@ class Restoration:
         self.size += size + HEADROOM * (len(self.deleted) // _ENTRIES_AT_ONCE)
 
     def apply(self, call: Call, key: bytes, first_gid: int) -> Steps[None]:
-        """Create the stream at ``key``, replacing any value. Its groups are numbered from ``first_gid`` on. The caller
-        has called `Call.admit`."""
+        """Create the stream at ``key``, replacing any value. Its groups are numbered from ``first_gid`` on. The
+        caller must have called `Call.admit`."""
         image = self.image
         stream = call.create_stream(key)
         if self.gone is not None:

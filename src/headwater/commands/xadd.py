@@ -151,7 +151,7 @@ class AddRequest:
         return size if self.iid is None else size + self.iid.fact_bytes()
 
     def add(self, call: Call, stream: StoredStream | None) -> None:
-        """Append the entry, record its iid, then trim the stream. The caller has called `Call.admit`."""
+        """Append the entry, record its iid, then trim the stream. The caller must have called `Call.admit`."""
         if stream is None:
             stream = call.create_stream(self.key)
         settings, wire = call.settings, call.arguments.buffer

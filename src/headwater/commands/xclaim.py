@@ -59,7 +59,7 @@ class ClaimOptions:
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{typed}'")
 
     def _valued(self, call: Call, arguments: Arguments, index: int) -> bool:
-        """Parse an option with a value. Return False if it is not such an option."""
+        """Parse an option with a value. Return False if the argument is not such an option."""
         if arguments.is_word(index, b"IDLE"):
             idle = arguments.integer(index + 1, error=_INVALID.format("IDLE"))
             self.time = call.now_ms - idle if idle >= 0 else call.now_ms
@@ -78,7 +78,7 @@ class ClaimOptions:
 
 
 class _Claims:
-    """The entries that a command claims, which are found before anything changes."""
+    """The entries that a command claims. They are found before anything changes."""
 
     def __init__(self, call: Call, group: ConsumerGroup, min_idle: int) -> None:
         self.group = group
@@ -98,15 +98,15 @@ class _Claims:
         return self.min_idle == 0 or self.now_ms - time >= self.min_idle
 
     def too_young(self, at: int) -> bool:
-        """Return whether the record at ``at`` may not be claimed yet. A released record always may be."""
+        """Return whether the record at ``at`` may not be claimed yet. A released record may always be claimed."""
         pel = self.group.pel
         if pel.owner(at):
             return not self.idle_enough(pel.time(at))
         return pel.time(at) > 0  # the due time of a delayed entry; 0 for a released one
 
     def all_too_young(self, min_time: int) -> bool:
-        """Return whether no record with a time of at least ``min_time`` may be claimed. Released records, which always
-        may be, have the time 0."""
+        """Return whether no record with a time of at least ``min_time`` may be claimed. Released records, which
+        may always be claimed, have the time 0."""
         return min_time > 0 and not self.idle_enough(min_time)
 
     def wire_of(self, ms: int, seq: int, justid: bool) -> bytes | None:
@@ -133,8 +133,8 @@ class _Claims:
         return 4 * HEADROOM + len(self.wires) * RECORD_BYTES + len(self.gone) * ID_BYTES
 
     def carry_out(self, call: Call, name: bytes) -> None:
-        """Acknowledge the entries that are gone, and give the claimed ones to the consumer. The caller has called
-        `Call.admit`."""
+        """Acknowledge the entries that are gone, and give the claimed ones to the consumer. The caller must have
+        called `Call.admit`."""
         group = self.group
         consumer = ensure_consumer(call, group, name)
         if self.gone:
@@ -157,7 +157,7 @@ class _Claims:
 
 
 class _NamedClaims(_Claims):
-    """The claims of XCLAIM, which may name an id more than once."""
+    """The claims of XCLAIM. The request may name an id more than once."""
 
     def __init__(self, call: Call, group: ConsumerGroup, min_idle: int) -> None:
         _Claims.__init__(self, call, group, min_idle)
@@ -224,7 +224,7 @@ def xclaim(call: Call) -> None:
             call.keyspace.dirty += 1  # Redis counts LASTID only if nothing was claimed
     claims.carry_out(call, name)
     if claims.wires and options.time < call.now_ms:
-        stream.db.signal(stream.key)  # it may now be idle enough for a client that waits with CLAIM
+        stream.db.signal(stream.key)  # an entry may now be idle enough for a waiting CLAIM
     claims.write(call, options.justid)
 
 
@@ -268,9 +268,8 @@ def xautoclaim(call: Call) -> None:
 class _Scan:
     """The scan of the pending list by XAUTOCLAIM, in the order of ids.
 
-    It ends when ``count`` records were claimed or found gone, or when ``factor`` times as many were
-    examined (0: no limit). A block without a claimable record costs one comparison; its records count
-    as examined.
+    It ends when ``count`` records were claimed or found gone, or when ``factor`` times ``count`` records were
+    examined (0: no limit). A block without a claimable record costs one comparison; its records count as examined.
     """
 
     def __init__(

@@ -133,8 +133,8 @@ def xdelex(call: Call) -> None:
     """XDELEX key [KEEPREF|DELREF|ACKED] IDS n id [id …] → an array with a flag for each id: 1 deleted, 2 kept because
     it is referenced, -1 no such entry.
 
-    For an entry that was deleted before but is still referenced, the flag with ACKED is 2; DELREF removes it
-    from the pending lists.
+    For an entry that was deleted before but is still referenced, the flag with ACKED is 2; DELREF removes the
+    entry from the pending lists.
     """
     stream = call.stream(call.arguments.bytes(1))
     deletion = _Deletion(call.arguments, 2)

@@ -97,7 +97,7 @@ class _Subject:
 def _position(
     arguments: Arguments, stream: StreamHistory | None, *, strict: bool
 ) -> tuple[int, int]:
-    """Return the id in argument 4, which is an id or ``$``, the last id of ``stream``."""
+    """Return the id in argument 4; ``$`` is the last id of ``stream``, or 0-0 if that is None."""
     if arguments.bytes(4) == b"$":
         return stream.last_id if stream is not None else (0, 0)
     return arguments.id(4, strict=strict)
@@ -205,7 +205,7 @@ def xgroup_help(call: Call) -> None:
 def xretire(call: Call) -> None:
     """XRETIRE key group consumer → 1 if removed, 0 if it still owns entries, -1 if it does not exist.
 
-    Unlike XGROUP DELCONSUMER, it never discards pending entries.
+    Unlike XGROUP DELCONSUMER, this command never discards pending entries.
     """
     _, group = pending_group(call)
     consumer = group.consumers.get(call.arguments.bytes(3))

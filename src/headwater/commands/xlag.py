@@ -1,7 +1,7 @@
 """XLAG: the exact number of entries that a group has not read, and the state of its pending entries.
 
 The ``lag`` of XINFO is an estimate and can become nil when entries are deleted. XLAG counts ``unread`` from
-the entry counts of blocks, at the same cost whatever was deleted.
+the entry counts of blocks, at a cost that does not depend on deletions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def xlag(call: Call) -> None:
 
 
 def _unread(group: ConsumerGroup, wall_ms: int) -> dict[str, object]:
-    """Return the number of entries after the last delivered one, and the age of the oldest of them, computed from its
+    """Return the number of entries after the last delivered one, and the age of the oldest one, computed from its
     id."""
     log, first = group.stream.log, None
     unread = 0

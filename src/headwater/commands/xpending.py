@@ -156,7 +156,7 @@ def write_group_rows(
 def write_consumer_rows(
     reply: ReplyWriter, group: ConsumerGroup, positions: array[int] | None, wall: WallOffset
 ) -> None:
-    """Write the pending entries of one consumer. ``positions`` are those in the group's list; None if it has none."""
+    """Write the pending entries of one consumer. ``positions`` are in the group's list; None: it has none."""
     pel = group.pel
     if positions is None:
         reply.array(0)

@@ -4,7 +4,7 @@ Rule 1. COUNT limits each stream; MAXCOUNT and MAXSIZE limit all streams togethe
 Rule 2. Streams are read in the order of the request. When a limit of the whole reply is reached, the
         streams that follow are omitted, and none of their entries is delivered.
 Rule 3. MAXSIZE is a soft limit: the entry that reaches it is the last one, so at least one entry is returned.
-        It counts the bytes of stream names and entries as they are encoded in the reply.
+        MAXSIZE counts the bytes of stream names and entries as they are encoded in the reply.
 
 Source: Redis's command pages (8.10 for MAXCOUNT and MAXSIZE) and t_stream.c (xreadCommand).
 """
@@ -237,7 +237,7 @@ class NewEntries:
         self.total = 0
 
     def within(self, share: Share, more: int) -> NewEntries:
-        """Return as many of the entries as ``share`` allows. Each takes ``more`` additional bytes in the reply."""
+        """Return the entries that ``share`` allows, and count them. Each takes ``more`` additional bytes."""
         if share.maxsize < 0 and not 0 <= share.left() < self.total:
             share.taken += self.total
             return self
@@ -374,7 +374,7 @@ def _within(
 
 
 def _frozen(arguments: Arguments, values: dict[int, bytes]) -> Arguments:
-    """Return the arguments with ``values`` in place of some of them, for the run after a wait."""
+    """Return a copy of the arguments, for the run after a wait. ``values`` replace those with the same index."""
     return Arguments.of(*(values.get(at, value) for at, value in enumerate(arguments.values())))
 
 

@@ -157,8 +157,8 @@ def _warm(call: Call, reads: list[GroupRead], most_bytes: int = 0) -> None:
 
 
 def _warm_for_turns(call: Call, reads: list[GroupRead], limits: ReadLimits) -> None:
-    """Open all blocks that the reads might need one after the other: those that each would need if it were the only
-    read, with the COUNT of all reads together."""
+    """Open all blocks that the reads might need one after the other: the blocks that each read would need if it
+    were the only one, with the COUNT of all reads together."""
     for read in reads:
         wide = ReadLimits()
         wide.count = limits.count if limits.count < 0 else limits.count * len(reads)
@@ -183,7 +183,7 @@ def _group_of(call: Call, key: bytes, options: ReadOptions) -> ConsumerGroup:
 
 def _asks_for_new(arguments: Arguments, at: int) -> bool:
     """Return whether the id is ``>`` or, with the same meaning, the greatest id. Any other id begins a read of the
-    history; it is left in ``arguments.ms`` and ``arguments.seq``."""
+    history, and is left in ``arguments.ms`` and ``arguments.seq``."""
     if arguments.is_byte(at, _GREATER):
         return True
     if arguments.is_byte(at, _DOLLAR) or arguments.is_byte(at, _PLUS):

@@ -68,7 +68,7 @@ def xrenew(call: Call) -> None:
         if idle_ms:
             stream.db.signal(
                 stream.key
-            )  # it may now be idle enough for a client that waits with CLAIM
+            )  # the entry may now be idle enough for a client that waits with CLAIM
     _write_flags(call, flags)
 
 
@@ -174,8 +174,8 @@ def xsettle(call: Call) -> None:
     → [[1|0 …], [new id …]].
 
     Ends deliveries that ``consumer`` still owns or, with ANYOWNER (only for ACK and ACKDEL), that are still pending
-    for any owner. TO adds entries in the same step; then nothing happens if any of the ids cannot be settled. An id
-    that is given twice counts as not owned the second time.
+    for any owner. TO adds entries in the same step; with TO, nothing happens if any of the ids cannot be settled.
+    An id that is given twice counts as not owned the second time.
     """
     arguments = call.arguments
     stream, group = pending_group(call)
@@ -219,7 +219,7 @@ def _settle(
     ids: array[int],
     settlement: _Settlement,
 ) -> None:
-    """End the deliveries of ``ids``. The consumer may settle all of them."""
+    """End the deliveries of ``ids``. All of them must be settleable (`_settleable`)."""
     mode = settlement.mode
     if mode == b"ACKDEL":
         acknowledge_and_delete(call, stream, group, id_pairs(ids), settlement.references or KEEPREF)
@@ -230,7 +230,7 @@ def _settle(
         group.acknowledge(ids)
         return
     if settlement.delay_ms == 0:
-        ids = flat_words(sorted(id_pairs(ids)))  # due at once; due entries are ordered by id
+        ids = flat_words(sorted(id_pairs(ids)))  # due immediately; due entries are ordered by id
     delays = settlement.delay_ms > 0
     records = array("Q")
     for base in range(0, len(ids), 2):

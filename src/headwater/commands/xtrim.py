@@ -176,7 +176,7 @@ class Trim:
         return plan.gone > before
 
     def _enough(self, length: int, entry_id: tuple[int, int] | None) -> bool:
-        """Return whether the remaining entries, from ``entry_id`` on, can all stay."""
+        """Return whether the remaining entries, from ``entry_id`` (None: unknown) on, can all stay."""
         if self.minid is None:
             return length <= self.maxlen
         return entry_id is not None and entry_id >= self.minid

@@ -31,7 +31,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return the seconds since an arbitrary start, never decreasing."""
+        """Return the seconds since an arbitrary start. The value never decreases."""
         ...
 
 
@@ -46,7 +46,7 @@ class SystemClock:
 
 
 class StandingClock:
-    """A clock that stands at ``at_ms``, Unix milliseconds."""
+    """A clock whose wall time is always ``at_ms``, Unix milliseconds, and whose monotonic time is always 0."""
 
     def __init__(self, at_ms: int) -> None:
         self._at_ms = at_ms

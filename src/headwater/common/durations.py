@@ -14,8 +14,8 @@ LONGEST_MS = 366 * 86_400_000
 def milliseconds(duration: str | timedelta, *, what: str = "duration", least_ms: int = 1) -> int:
     """Return a duration in whole milliseconds.
 
-    Raises `DeclarationError` if it is not a number with a unit, is shorter than ``least_ms``, or is longer
-    than `LONGEST_MS`. ``what`` is the name of the duration in the error.
+    Raises `DeclarationError` if ``duration`` is not a number with a unit, is shorter than ``least_ms``, or is
+    longer than `LONGEST_MS`. ``what`` is the name of the duration in the error.
 
     >>> milliseconds("1.5s"), milliseconds("5m"), milliseconds(timedelta(seconds=2))
     (1500, 300000, 2000)

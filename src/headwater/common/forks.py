@@ -1,4 +1,4 @@
-"""Detects that this process is a fork of the one that opened a store, which a child must not use."""
+"""Detects if this process was forked by the process that opened a store: a child must not use that store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 class ForkGeneration:
     """The number of forks between the process that imported this module and the current one.
 
-    It is read at each turn, because reading the process id is a system call and takes longer."""
+    Each turn compares it instead of the process id, because reading the process id takes a system call."""
 
     def __init__(self) -> None:
         self.generation = 0

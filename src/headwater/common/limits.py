@@ -23,27 +23,27 @@ MAX_BULK_BYTES_BEFORE_AUTH = 16 * 1024
 Precedent: Redis, CVE-2021-32675."""
 
 MAX_INLINE_BYTES_BEFORE_AUTH = 16 * 1024
-"""Maximum length of an inline request of such a client, which also has at most 10 words: a line is
-searched for words and quotes byte by byte. Precedent: none, Redis limits only lengths in headers."""
+"""Maximum length of an inline request before authentication. Such a request may have at most 10 words, because a
+line is searched for words and quotes byte by byte. Precedent: none, Redis limits only lengths in headers."""
 
 MAX_OUTPUT_BYTES_BEFORE_AUTH = 1024
-"""Maximum number of bytes of replies that such a client may leave unread. Precedent: Redis, CVE-2025-21605."""
+"""Maximum number of bytes of replies left unread before authentication. Precedent: Redis, CVE-2025-21605."""
 
 MAX_OUTPUT_AHEAD_BYTES = 1024 * 1024
 """Number of bytes of unread replies above which a client's next requests wait until it has read them. Without
-the limit, 46 KB of GETs of a large value would create gigabytes of replies at once. A higher
-``client-output-buffer-limit`` applies instead, because with this limit it could never be reached."""
+the limit, 46 KB of GETs of a large value would create gigabytes of replies in one go. If
+``client-output-buffer-limit`` is higher, it applies instead, because it could otherwise never be reached."""
 
 REPLY_PIECE_BYTES = 1024 * 1024
-"""Size above which the entries of a reply are written in pieces, as the client reads, and size of a piece.
-Precedent: none, Redis writes every reply whole into memory."""
+"""Size of a piece. The entries of a longer reply are written in pieces, as the client reads them. Precedent: none,
+Redis writes every reply whole into memory."""
 
 MAX_INPUT_BYTES_BEFORE_AUTH = 1024 * 1024
-"""Maximum number of bytes that such a client may send while the reply to its refused login is delayed.
+"""Maximum number of bytes that an unauthenticated client may send while the reply to its failed login is delayed.
 Precedent: none, Redis does not delay logins."""
 
 MAX_LOGIN_ADDRESSES = 10_000
-"""Maximum number of addresses whose failed logins are counted, about 2 MB. Precedent: none, see above."""
+"""Maximum number of addresses whose failed logins are counted, about 2 MB. Precedent: none, as above."""
 
 ACL_LOG_LENGTH = 128
 """Maximum number of entries of ACL LOG. Precedent: redis.conf acllog-max-len."""
@@ -58,10 +58,10 @@ of Redis's scripts counts towards maxmemory."""
 
 MAX_SCRIPT_CALL_BYTES = 16 * 1024 * 1024
 MAX_SCRIPT_TEXT_BYTES = 4 * 1024 * 1024
-"""Maximum number of bytes that one call of a string function, or of cjson.encode, may handle, and of a text that is
-compiled or decoded by one call of cjson.decode. No clock is checked within such a call, which takes at most 0.2 s
-(gsub with a match at each byte, cjson.decode), and a script can call them on parts. Precedent: none, in Redis a call
-of any length blocks all clients."""
+"""Maximum number of bytes that one call of a string function or of cjson.encode may handle, and maximum length of
+a text that is compiled or passed to cjson.decode. No clock is checked within such a call, which takes at most 0.2
+s (gsub with a match at each byte, cjson.decode). A script can handle a longer text in parts. Precedent: none, in
+Redis a call of any length blocks all clients."""
 
 MAX_CLIENTS = 10_000
 """Maximum number of connected clients. Precedent: redis.conf maxclients."""
@@ -81,8 +81,8 @@ MAX_TLS_RECORD_BYTES = 5 + 16 * 1024 + 2 * 1024
 """Maximum size of a TLS record: header, plain text and encryption overhead. Precedent: RFC 5246, 6.2.3."""
 
 TLS_AHEAD_BYTES = 64 * 1024
-"""Maximum number of bytes of replies that are encrypted before the socket has accepted the previous ones:
-about as many as a socket accepts at once."""
+"""Maximum number of bytes of replies that are encrypted but not yet accepted by the socket: about the number that
+a socket accepts in one call."""
 
 HANDSHAKES_PER_TURN = 4
 """Maximum number of TLS handshake steps between two turns. One step can include a signature, 1 ms with RSA of
@@ -126,29 +126,29 @@ PART_LEAST_BYTES = 16 * 1024
 times on as three, so that reading a few entries decompresses one or two of them."""
 
 SEALING_LAG_BYTES = 192 * 1024 * 1024
-"""Number of bytes by which sealing may lag behind the budget before turns help with it. Up to this lag, a burst
-of about 800,000 entries of 250 bytes costs its senders nothing."""
+"""Number of bytes by which sealing may lag behind the budget before turns help with it. Up to this lag, a burst of
+about 800,000 entries of 250 bytes does not delay its senders."""
 
 COLD_CACHE_BYTES = 64 * 1024 * 1024
-"""Maximum number of bytes of sealed blocks that stay decompressed after they were read more than once, the
-latest ones. Clients that follow each other decompress each block once, and read it from disk once."""
+"""Maximum number of bytes of sealed blocks that stay decompressed after they were read more than once; the blocks
+read last stay. If clients read one after the other, each block is read from disk and decompressed only once."""
 
 READ_ONCE_BYTES = 1024 * 1024
 """Maximum number of bytes of sealed blocks that stay decompressed after they were read once. A client that reads
 in small steps decompresses each block once. One that reads a whole stream does not close the blocks of others."""
 
 MAX_ENTRIES_COUNT = 2**63 - 1
-"""Maximum of ``entries_added`` and ``entries_read``: they stay here once XSETID has set them to it. It is
+"""Maximum of ``entries_added`` and ``entries_read``: a counter that XSETID has set to it no longer grows. It is
 the greatest integer that RESP and facts can represent. Precedent: none, Redis wraps to a negative number."""
 
 MAX_COUNT = 2**40
-"""Maximum of a count in a request. A larger one means the same, because no store has as many entries.
-`Arguments.count_at` and XREAD's options bound counts by it, so that sums of a count, and its product with
+"""Maximum of a count in a request. A larger count means the same, because no store has that many entries.
+`Arguments.count_at` and XREAD's options enforce the maximum, so that sums of a count, and its product with
 `MAX_ARGUMENTS`, fit into 64 bits."""
 
 MAX_DURATION_MS = 2**62
-"""Maximum of a delay and of a min-idle-time for which a client waits. The end of a longer one would be a
-time that does not fit into 64 bits with a sign."""
+"""Maximum of a delay, and of a min-idle-time for which a client waits, in milliseconds. The end of a longer time
+would not fit into a signed 64-bit integer."""
 
 PENDING_BLOCK_RECORDS = 256
 """Number of records, of 32 bytes each, in a block of the pending entries list: one block is 8 KiB."""
@@ -161,41 +161,41 @@ implies these values, so they must never change."""
 
 MAX_IDMP_DURATION_S = 86_400
 MAX_IDMP_MAXSIZE = 10_000
-"""Maximum values of these settings. Precedent: XCFGSET."""
+"""Maximum values of these two settings of a stream. Precedent: XCFGSET."""
 
 IID_SWEEP_MS = 1000
-"""Interval at which expired iids are deleted. Precedent: Redis, handleExpiredIdmpEntries."""
+"""Interval at which expired iids are deleted, in milliseconds. Precedent: Redis, handleExpiredIdmpEntries."""
 
 MAX_IIDS_A_SWEEP = 1000
-"""Maximum number of iids (plus those of one producer) that one sweep deletes: about 15 ms in plain Python if
+"""Maximum number of iids (plus those of one producer) that one sweep deletes, in about 15 ms in plain Python if
 each iid has a different producer. The next sweep follows immediately after the requests received meanwhile."""
 
 MAX_DELIVERY_COUNT = 2**63 - 1
 """Maximum delivery count. Precedent: Redis, LLONG_MAX, which XNACK FATAL sets."""
 
 JOURNAL_FILE_BYTES = 64 * 1024 * 1024
-"""Preallocated size of one journal file. The next file is prepared as the reserve."""
+"""Preallocated size of one journal file. The next file is preallocated in advance, as the reserve."""
 
 MAX_RECORD_GROUP_BYTES = 2 * 1024 * 1024 * 1024
-"""Maximum length of a record group that recovery accepts. It is checked before memory is allocated."""
+"""Maximum length of a record group that recovery accepts. The length is checked before memory is allocated."""
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Size of a segment, unless a single blob is larger. A segment is deleted whole."""
 
 MAX_BLOB_IDS_BYTES = 16 * 1024 * 1024
 """Maximum size of the ids in a blob: a block of 1 MiB has up to 35,000 entries, and an id takes up to 30 bytes.
-It is checked before memory is allocated."""
+The size is checked before memory is allocated."""
 
 MAX_RESTORED_BYTES = 1024 * 1024 * 1024
-"""Maximum number of bytes that RESTORE may create from one payload. Compressed strings, and field names that
-the payload contains only once, expand. Half of `MAX_RECORD_GROUP_BYTES`, because the result becomes one
-record group."""
+"""Maximum number of bytes that RESTORE may create from one payload. Compressed strings expand, and so do field
+names that the payload contains only once. The limit is half of `MAX_RECORD_GROUP_BYTES`, because the result
+becomes one record group."""
 
 LARGE_VALUE_PARTS = 1000
 LARGE_VALUE_BYTES = 256 * 1024
 LARGE_PAYLOAD_BYTES = 16 * 1024
-"""Values with at least this many entries, members or bytes, and payloads of at least this many bytes (which
-may be compressed), are dumped and restored in a thread. Smaller ones take at most a millisecond or two."""
+"""Size from which values (in entries, members or bytes) and payloads (in bytes, possibly compressed) are dumped
+and restored in a thread. Smaller ones take at most a millisecond or two."""
 
 REFUSED_RECHECK_MS = 1000
 """Time before the next attempt to serve a blocked client for which the journal had no space, in
@@ -203,30 +203,30 @@ milliseconds."""
 
 SHORTEST_RECHECK_MS = 10
 """Minimum interval at which a blocked XREADGROUP CLAIM looks for entries that have been delivered meanwhile, in
-milliseconds. Without it, CLAIM 0 would look continuously."""
+milliseconds. Without this minimum, CLAIM 0 would look continuously."""
 
 MAX_ERROR_CODE_BYTES = 30
 """Maximum length of an error code in INFO errorstats. An error with a longer first word counts as ERR. Precedent:
 Redis, networking.c, afterErrorReply."""
 
 MAX_ERROR_CODES = 128
-"""Maximum number of error codes that INFO errorstats distinguishes; a script could create any number. Precedent:
-Redis, ERROR_STATS_NUMBER."""
+"""Maximum number of error codes that INFO errorstats distinguishes, because a script could create any number.
+Precedent: Redis, ERROR_STATS_NUMBER."""
 
 GROWN_TEXTS = 1024
-"""Maximum number of short strings that are remembered as made by APPEND or SETRANGE (OBJECT ENCODING)."""
+"""Maximum number of short strings that are remembered as made by APPEND or SETRANGE, for OBJECT ENCODING."""
 
 SMALL_GARBAGE = 256
-"""Maximum number of parts (entries, members) of a deleted value that is freed immediately, which takes 20 µs."""
+"""Maximum number of parts (entries, members) of a deleted value that is freed immediately, in about 20 µs."""
 
 MAX_KEYS_EXPIRED_AT_ONCE = 500
-"""Maximum number of expired keys that are deleted in one go. The rest is invisible and is deleted between
-the next commands. Precedent: Redis, activeExpireCycle, which has a share of the time."""
+"""Maximum number of expired keys that are deleted in one go. The others are invisible and are deleted between the
+next commands. Precedent: Redis, activeExpireCycle, which limits its share of the time."""
 
 LIMITED_LOG_LINES, LIMITED_LOG_SECONDS = 10, 60
 """Maximum number of log lines of one template that clients or a slow disk can cause, and the period in seconds: at
 most 1.5 MB a day. Further lines are counted, and the count is reported in one line."""
 
 MAX_LOG_MESSAGE = 4096
-"""Maximum number of characters of a log message. The rest is cut, and the line has its length. A script can
-log any text. Precedent: Redis, LOG_MAX_LEN, 1,024 bytes."""
+"""Maximum number of characters of a log message. The rest is cut, and the line shows the length of the message. A
+script can log any text. Precedent: Redis, LOG_MAX_LEN, 1,024 bytes."""

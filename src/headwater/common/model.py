@@ -1,7 +1,7 @@
 """The value types that all packages share: stream ids and ranges of them.
 
-The engine and the hot commands pass an id as two numbers, ``ms`` and ``seq``, so that the compiled
-build needs no object for it. Callers of the public API get a `StreamID`.
+The engine and the hot commands pass an id as two numbers, ``ms`` and ``seq``, so that the compiled build needs no
+object for an id. Callers of the public API get a `StreamID`.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def id_after(ms: int, seq: int) -> tuple[int, int]:
 
 
 def flat_words(rows: Iterable[Iterable[int]]) -> array[int]:
-    """Return ids, or records that begin with an id, as consecutive words: the form in which the engine
-    accepts many at once.
+    """Return ids, or records that begin with an id, as consecutive words: the form in which the engine accepts
+    many of them in one call.
 
     >>> flat_words([(5, 1), (5, 2)])
     array('Q', [5, 1, 5, 2])

@@ -35,7 +35,7 @@ _ISO = re.compile(
 )
 
 _TOO_LONG_MS = 10.0 * 366 * UNITS["d"]
-"""Maximum length of time in milliseconds. A longer one counts as this, even one that exceeds a float."""
+"""Maximum length of time in milliseconds. A longer one counts as this maximum, even if it exceeds a float."""
 
 
 def length_ms(text: str) -> int | None:
@@ -62,8 +62,8 @@ def length_ms(text: str) -> int | None:
 
 
 def milliseconds_of(text: str, option: str, *, now_ms: int | None = None) -> int:
-    """Parse a moment and return Unix milliseconds. Raises `HeadwaterError`, which names ``option``, the source of
-    the text.
+    """Parse a moment and return Unix milliseconds. Raises `HeadwaterError`, whose message names ``option``, the
+    source of the text.
 
     >>> milliseconds_of("2018-05-17T15:00:58.055Z", "--at"), milliseconds_of("1526569258055", "--at")
     (1526569258055, 1526569258055)

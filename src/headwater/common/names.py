@@ -27,7 +27,7 @@ def text_of(name: bytes) -> str:
 
 
 def bytes_of(name: str) -> bytes:
-    r"""Return a name as the server has it.
+    r"""Return the bytes of a name, as the server stores them.
 
     >>> bytes_of("caf\udce9")
     b'caf\xe9'
@@ -36,7 +36,7 @@ def bytes_of(name: str) -> bytes:
 
 
 def printable(name: str) -> str:
-    r"""Return a name for readers that accept only UTF-8: each other byte is written in the form ``\xff``.
+    r"""Return a name for readers that accept only UTF-8. Other bytes are written in the form ``\xff``.
 
     >>> print(printable("caf\udce9"))
     caf\xe9

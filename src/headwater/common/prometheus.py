@@ -52,8 +52,8 @@ def counter(name: str, text: str, labels: Sequence[str] = ()) -> Metric:
 
 
 def families(samples: Iterable[MetricSample], metrics: Iterable[Metric] = ()) -> Iterator[Any]:
-    """Yield the metric families of ``samples``, as a collector must. Those of ``metrics`` come first, in order, even if
-    they have no samples."""
+    """Yield the metric families of ``samples``, as a collector must. The families of ``metrics`` come first, in
+    order, even without samples."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     by_metric: dict[Metric, list[MetricSample]] = {metric: [] for metric in metrics}
@@ -79,8 +79,8 @@ def serve(
     """Serve the metrics of ``collector`` at ``http://host:port/metrics``, and ``pages`` by their paths. With port 0,
     the system chooses one. Return the port, and a function that ends the server.
 
-    Raises `ListenError`, which names ``option``, if the port is not available or prometheus-client, which
-    ``extra`` of Headwater installs, is missing.
+    Raises `ListenError`, which names ``option``, if the port is not available or prometheus-client is missing.
+    ``extra`` is the extra of Headwater that installs prometheus-client.
     """
     try:
         from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -109,7 +109,7 @@ def serve(
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Server with one thread for each request, so that a slow client delays no other."""
+    """Server with one thread for each request, so that a slow client does not delay the others."""
 
     daemon_threads = True
 

@@ -12,13 +12,13 @@ from types import FrameType
 from typing import Any
 
 SHOWN_FRAMES = 5
-"""Number of frames, the innermost, that a short form shows."""
+"""Number of innermost frames that `compact` shows."""
 
 SHOWN_CHARACTERS = 600
 
 
 def frames_of_thread(ident: int | None) -> list[traceback.FrameSummary]:
-    """Return the stack of a thread, the outermost frame first; empty if it has ended."""
+    """Return the stack of a thread, the outermost frame first; empty if ``ident`` is not a running thread."""
     frame = None if ident is None else sys._current_frames().get(ident)  # noqa: SLF001  # documented
     return [] if frame is None else [*traceback.extract_stack(frame)]
 
@@ -32,7 +32,7 @@ def frames_of_coroutine(awaited: Any) -> list[traceback.FrameSummary]:
             found.append(frame)
         inner = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
         if inner is None and type(awaited).__name__ == "coroutine_wrapper":
-            # Compiled code awaits a coroutine through this wrapper, which has no attribute for it.
+            # Compiled code awaits a coroutine through this wrapper, which has no attribute for the coroutine.
             inner = next(iter(gc.get_referents(awaited)), None)
         awaited = inner
     return [

@@ -1,7 +1,7 @@
-"""Work in steps: the caller runs all of them at once, or a few at a time with pauses in between.
+"""Work in steps: the caller runs all of them in one go, or a few at a time with pauses in between.
 
 A generator does one step of at most a few milliseconds between two yields, and returns the result.
-It is the only user of its data: nothing else changes them between two steps.
+The generator is the only user of its data, which nothing else changes between two steps.
 
 >>> def total(numbers: list[int]) -> Steps[int]:
 ...     found = 0

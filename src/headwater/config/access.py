@@ -27,4 +27,4 @@ class AccessConfig:
     acllog_max_len: int = setting(limits.ACL_LOG_LENGTH, "Maximum number of entries of ACL LOG.")
     protected_mode: bool = setting(True, "Accept only local clients while there is no password.")
     users: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-    """The ``user`` lines, each a name followed by its rules (`headwater.server.services.acl.access`)."""
+    """The ``user`` lines, each split into the user's name and rules (`headwater.server.services.acl.access`)."""

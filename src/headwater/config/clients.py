@@ -70,7 +70,7 @@ def _output_limit(hard: str, soft: str, seconds: str) -> OutputLimit:
 
 @dataclass(kw_only=True)
 class ClientConfig:
-    """Limits on connections and on the memory of each."""
+    """Limits on the number of connections, their timeouts and their memory."""
 
     maxclients: int = setting(
         limits.MAX_CLIENTS, "Maximum number of connections.", kind=Integer(1, 2**32 - 1)
@@ -113,6 +113,6 @@ class ClientConfig:
 
     def output_limit(self, *, listening: bool) -> OutputLimit:
         """Return the output limit of the class ``pubsub`` if the client is subscribed to channels (``listening``),
-        otherwise of ``normal``."""
+        otherwise that of the class ``normal``."""
         classes = self.client_output_buffer_limit
         return classes.pubsub if listening else classes.normal

@@ -41,7 +41,7 @@ class Config(
     """
 
     file: Path | None = None
-    """The configuration file that was loaded; CONFIG REWRITE writes it."""
+    """The configuration file that was loaded and that CONFIG REWRITE writes; None if no file was loaded."""
     inert: dict[str, str] = field(default_factory=dict)
     """Values given to settings without effect (inert.py), by name."""
 
@@ -96,7 +96,7 @@ SETTINGS: dict[str, Setting] = {each.name: each for each in settings_of(Config)}
 """All declared settings by name."""
 
 PATHS = tuple(each.attribute for each in SETTINGS.values() if isinstance(each.kind, FilePath))
-"""Names of the attributes whose settings are paths."""
+"""Attribute names of the settings that are paths."""
 
 NAMES = (*SETTINGS, *FIXED, *INERT, *ALIASES)
 """All names that CONFIG GET and CONFIG SET accept."""

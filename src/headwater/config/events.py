@@ -18,7 +18,7 @@ class EventClasses(Text):
 
 @dataclass(kw_only=True)
 class EventConfig:
-    """The keyspace events that are published."""
+    """Setting that selects the keyspace events to publish."""
 
     notify_keyspace_events: str = setting(
         "",

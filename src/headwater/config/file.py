@@ -18,7 +18,7 @@ MAX_DEPTH = 16
 
 
 class Directive(NamedTuple):
-    """A line of a configuration file: a name in lower case and the words after it."""
+    """A line of a configuration file: a name in lower case and the words after the name."""
 
     name: str
     values: list[str]

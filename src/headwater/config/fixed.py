@@ -1,8 +1,8 @@
 """Names of redis.conf that accept a single value.
 
-Clients read these settings and configuration files contain them. Any other value would promise a feature that the
-store does not have (yet), so it is rejected with an error that gives the reason and an alternative, if any exists.
-No value is silently ignored. Settings whose value does not matter are in inert.py.
+Clients read these settings, and configuration files contain them. Any other value would promise a feature that the
+store does not have (yet) and is rejected. The error gives the reason and, if one exists, an alternative. No value
+is silently ignored. Settings whose value does not matter are in inert.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headwater.config.kinds import Boolean, Choice, Kind, MemoryOrPercent, Other
 
 class FixedSetting(NamedTuple):
     """The only value of a setting, and the reason. A value that ``kind`` cannot parse causes the same error as in
-    Redis. MONITOR and SLOWLOG redact a ``secret``. CONFIG GET shows a ``hidden`` one only by its exact name."""
+    Redis. MONITOR and SLOWLOG redact a ``secret``. Patterns of CONFIG GET do not match a ``hidden`` name."""
 
     value: str
     reason: str

@@ -2,12 +2,12 @@
 
     redis.conf ── hz 100 ──▶ accepted, shown by CONFIG GET, written by CONFIG REWRITE, listed in the log
 
-Rule 1. A setting is here if nothing depends on it: Headwater does the work differently, or always does it, or the
-        setting tunes a feature that another setting would have to enable. A setting that promises a feature
-        that the store does not have is in fixed.py, which refuses it.
+Rule 1. A setting is here if nothing depends on it: Headwater does the work differently or does it in any case, or
+        the setting tunes a feature that another setting would have to enable. A setting that would promise a
+        missing feature is in fixed.py, which permits only one value.
 Rule 2. The default is Redis's, or Valkey's if Redis has no such setting. The default determines the kind: yes or
         no, an integer, or any text. `_SIZES` lists the sizes.
-Rule 3. CONFIG GET shows a setting in `HIDDEN` only by its exact name, as in Redis.
+Rule 3. As in Redis, patterns of CONFIG GET do not match the settings in `HIDDEN`; their exact names do.
 Rule 4. Reading or setting an alias reads or sets the setting that it stands for.
 """
 

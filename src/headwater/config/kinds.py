@@ -25,7 +25,7 @@ class Kind(Generic[T]):
     """Base class of the kinds of settings."""
 
     several = False
-    """True if a value may be several words of a line without quotes."""
+    """True if a value may consist of several words without quotes."""
 
     choices: tuple[str, ...] = ()
     """All possible values; empty if they cannot be listed."""
@@ -117,8 +117,8 @@ class Choice(Kind[str]):
 
 
 class Flags(Kind[str]):
-    """Any of ``choices`` but the first, formatted in their order; the first means that none is set. The two of
-    ``pair`` exclude each other."""
+    """Any combination of ``choices``, formatted in their order. The first choice means that none of the others is
+    set. The two choices in ``pair`` exclude each other."""
 
     several = True
 

@@ -19,7 +19,7 @@ class Permissions(Text):
 
 @dataclass(kw_only=True)
 class ListeningConfig:
-    """Addresses, ports and sockets at which clients connect."""
+    """Settings of the addresses, ports and sockets on which the server listens."""
 
     port: int = setting(
         6379,

@@ -63,8 +63,8 @@ def load(
 def _accumulated(
     found: Iterable[tuple[str, Directive]], points: list[str]
 ) -> Iterator[tuple[str, Directive]]:
-    """Yield the directives, each ``save`` with all save points so far. As in Redis, a ``save`` adds to ``points``,
-    those of earlier lines and flags, and an empty one removes them."""
+    """Yield the directives; the value of each ``save`` becomes all save points so far. As in Redis, a ``save``
+    adds to ``points``, the save points of earlier lines and flags, and an empty ``save`` removes all of them."""
     for place, directive in found:
         if directive.name != "save":
             yield place, directive
@@ -75,9 +75,9 @@ def _accumulated(
 
 
 def flag_pairs(words: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Parse ``--name value …`` as redis-server does. A word may have name and values. The word after a name is its
-    value even if it begins with ``--``, except after ``--save``, which alone means none. The first name, also after
-    a configuration file, may lack dashes. Raises `ConfigError` for a stray word or a wrong number of values.
+    """Parse ``--name value …`` as redis-server does. A word may contain a name and its values. The word after a
+    name is a value even if it begins with ``--``; only ``--save`` may lack a value. The first name, or the first
+    after a file, may lack dashes. Raises `ConfigError` for a stray word or a wrong number of values.
 
     >>> flag_pairs(["--port", "0", "--bind", "127.0.0.1", "::1", "--requirepass=x y"])
     [('port', ['0']), ('bind', ['127.0.0.1', '::1']), ('requirepass', ['x y'])]
@@ -148,7 +148,7 @@ def _nearest(name: str) -> str:
 def _apply(config: Config, place: str, directive: Directive) -> None:
     name, values = directive
     if name == "user":
-        words = " ".join(values).split(" ") if len(values) == 1 else values  # a flag's is one word
+        words = " ".join(values).split(" ") if len(values) == 1 else values  # a flag has one word
         config.users = (*config.users, tuple(words))
         return
     if name in REFUSED:

@@ -10,7 +10,7 @@ from headwater.config.setting import setting
 
 @dataclass(kw_only=True)
 class MemoryConfig:
-    """The limit on the memory of the store."""
+    """Setting that limits the memory of the store."""
 
     maxmemory: int = setting(
         0,

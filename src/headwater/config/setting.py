@@ -37,7 +37,7 @@ _DECLARATION, _KIND = "declaration", "kind"
 
 
 class EmbeddedUse(Enum):
-    """Rule for a setting as a parameter of an embedded store's url."""
+    """Condition under which a setting may be a parameter of an embedded store's url."""
 
     NEVER = "never"
     ON_DISK = "on disk"
@@ -82,8 +82,8 @@ def setting(
     """Declare a setting.
 
     ``fixed_after_start`` is the reason why CONFIG SET cannot change the setting; empty if it can. Logs,
-    MONITOR and SLOWLOG omit the value of a ``secret`` setting, and CONFIG GET omits that of a ``hidden``
-    one. ``embedded`` determines whether it may be a parameter of a ``headwater://`` url.
+    MONITOR and SLOWLOG omit the value of a ``secret`` setting, and CONFIG GET omits that of a ``hidden`` setting.
+    ``embedded`` determines if a setting may be a parameter of a ``headwater://`` url.
     """
     declaration = partial(
         Setting,

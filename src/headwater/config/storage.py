@@ -24,7 +24,7 @@ class Directory(Text):
 
 
 SavePoint = tuple[int, int]
-"""A period in seconds, and the number of changes within it after which Redis saves a copy."""
+"""A period in seconds, and the number of changes within the period after which Redis saves a copy."""
 
 
 class SavePoints(Kind[tuple[SavePoint, ...]]):
@@ -49,7 +49,7 @@ class SavePoints(Kind[tuple[SavePoint, ...]]):
 
 @dataclass(kw_only=True)
 class StorageConfig:
-    """Settings of the data directory: the files that are written, and their flushing."""
+    """Settings of the data directory: which files are written, and when they are flushed."""
 
     dir: str = setting(".", "Data directory.", kind=Directory(), fixed_after_start=PROTECTED)
     appendonly: bool = setting(
@@ -104,5 +104,5 @@ class StorageConfig:
 
     @property
     def journal_policy(self) -> FsyncPolicy:
-        """Flush policy of the journal. It is ``no`` for a journal that is written only because of save points."""
+        """Flush policy of the journal: ``no`` for a journal that is written only because of save points."""
         return self.appendfsync if self.appendonly else "no"

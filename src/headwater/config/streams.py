@@ -12,7 +12,7 @@ from headwater.engine.bodies.codecs import AUTO, NONE, ZLIB, ZSTD, make_codec
 
 
 class Compression(Choice):
-    """The codec that compresses blocks. A codec that is not installed is an error."""
+    """The codec that compresses blocks. A codec that is not installed is rejected."""
 
     def parse(self, text: str) -> str:
         chosen = super().parse(text)

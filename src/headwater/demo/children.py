@@ -1,10 +1,10 @@
-"""Starts the demo's child processes, and ends every one of them, also after an error.
+"""Starts the demo's child processes, and ends every child, also after an error.
 
 Rule 1. A child leads its own process group, so that only the demo receives Ctrl-C, and ending the group
         also ends the processes that the child started (Spark's Java).
 Rule 2. Leaving `Children` ends every child, newest first: SIGCONT and SIGTERM, then SIGKILL.
-Rule 3. Ctrl-C is ignored during this cleanup, so that it always completes. For the same reason only
-        the first Ctrl-C counts, and one that arrives while a child starts is delayed until the child
+Rule 3. Ctrl-C is ignored during this cleanup, so that the cleanup always completes. For the same reason only
+        the first Ctrl-C counts, and a Ctrl-C that arrives while a child starts is delayed until the child
         is registered.
 """
 
@@ -24,7 +24,7 @@ from typing import Any, Self
 from headwater.errors import HeadwaterError
 
 GRACE_SECONDS = 15.0
-"""Maximum time for a child to end by itself, in seconds; Spark needs a few."""
+"""Maximum time for a child to end after SIGTERM, in seconds. Spark needs a few."""
 
 
 class ChildFailed(HeadwaterError):
@@ -62,10 +62,10 @@ class Child:
     def line_with(self, words: str, *, within: float) -> str:
         """Wait for a line of the output that contains ``words``, and return it.
 
-        Raises `ChildFailed`, with the last lines of the output, if the process ends first or after
-        ``within`` seconds.
+        Raises `ChildFailed`, with the last lines of the output, if the process ends first or the line is not
+        printed within ``within`` seconds.
         """
-        with suppress(ChildFailed):  # it would say that the process did not end
+        with suppress(ChildFailed):  # whose message is that the process did not end
             for line in self.lines_with(words, within=within):
                 return line
         raise self.failure(f"did not print {words!r} within {within:g} seconds")
@@ -73,7 +73,7 @@ class Child:
     def lines_with(self, words: str, *, within: float) -> Iterator[str]:
         """Yield the lines of the output that contain ``words``, as they arrive, until the process ends.
 
-        Raises `ChildFailed` if it does not end in time.
+        Raises `ChildFailed` if the process does not end within ``within`` seconds.
         """
         deadline, yielded = time.monotonic() + within, 0
         while True:
@@ -89,15 +89,15 @@ class Child:
             time.sleep(0.02)
 
     def wait(self, *, within: float) -> int:
-        """Wait for the process and return its exit status. Raises `ChildFailed` if it does not end in
-        time."""
+        """Wait until the process ends, and return its exit status. Raises `ChildFailed` if it does not end within
+        ``within`` seconds."""
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
             raise self.failure(f"did not end within {within:g} seconds") from None
 
     def failure(self, what: str) -> ChildFailed:
-        """Return an error that says ``what`` went wrong and quotes the last lines of the output."""
+        """Return an error with ``what``, which describes the failure, and the last lines of the output."""
         if not self.running:
             what += f" (exit status {self.process.returncode})"
         last = "\n".join(f"  {line}" for line in self.output().splitlines()[-15:])
@@ -109,7 +109,7 @@ class Child:
             self.process.send_signal(number)
 
     def send_all(self, number: signal.Signals) -> None:
-        """Send a signal to the process group; do nothing if it has ended."""
+        """Send a signal to the process group; do nothing if the group has ended."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -138,7 +138,7 @@ class Children:
         return self.start(name, [sys.executable, "-m", "headwater", *arguments], **env)
 
     def start(self, name: str, arguments: list[str], **env: str) -> Child:
-        """Start a process; its output goes to ``NAME.log``."""
+        """Start a process, with its output in ``NAME.log`` and the variables ``env`` in its environment."""
         self._logs.mkdir(parents=True, exist_ok=True)
         with delaying_interrupts():
             child = Child(name, arguments, self._logs / f"{name}.log", env)
@@ -173,12 +173,12 @@ def handling_interrupts(handler: Callable[[int, Any], object] | signal.Handlers)
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[Callable[[], None]]:
-    """Make SIGTERM and SIGHUP end the demo inside the block as Ctrl-C does, cleanup included. Signals
-    after the first are ignored.
+    """Make SIGTERM and SIGHUP end the demo inside the block as Ctrl-C does, with cleanup. Signals after the
+    first are ignored.
 
-    The block gets a function that raises `KeyboardInterrupt` if a signal has arrived. Python loses an
+    The value is a function that raises `KeyboardInterrupt` if a signal has arrived. Python loses an
     interrupt that arrives within a finalizer or a weak reference's callback (each import has one), and
-    a library may raise another error in its place. So the end of the block checks too.
+    a library may raise another error in its place. Therefore the end of the block also checks.
     """
     arrived: list[int] = []
 
@@ -201,7 +201,7 @@ def interrupted_by_signals() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def delaying_interrupts() -> Iterator[None]:
-    """Delay signals that arrive inside the block until after it."""
+    """Delay signals that arrive inside the block until the block ends. Only the first is then raised."""
     arrived: list[int] = []
     try:
         with handling_interrupts(lambda number, _frame: arrived.append(number)):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_SECONDS = 3.0
-"""Seconds between two lines of progress, if there is no terminal."""
+"""Minimum time between two lines of progress without a terminal, in seconds."""
 
 Advance = Callable[[Mapping[str, int]], None]
 """Updates the counts of `DemoConsole.progress`."""
@@ -50,7 +50,7 @@ class DemoConsole:
 
     @contextmanager
     def progress(self, totals: Mapping[str, int]) -> Iterator[Advance]:
-        """Show the progress of each count. Yields a function that takes the counts so far."""
+        """Show the progress of each count up to its total. Yields the function that updates the counts."""
         if self._console is None:
             yield self._lines(totals)
             return

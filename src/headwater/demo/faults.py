@@ -1,10 +1,10 @@
 """Fault injection: one worker is stopped while its buffer is full, another is killed while it owns
 entries.
 
-Rule 1. The demo reads its facts about a worker from the server while that worker, and if needed all
-        workers, are paused (SIGSTOP). So nothing depends on timing.
-Rule 2. A state counts as stable after the server has given the same reply `SAME` times: then it has
-        read everything that a worker sent before it was paused.
+Rule 1. The demo reads its facts about a worker from the server while that worker or, if needed, all workers
+        are paused (SIGSTOP), so the facts do not depend on timing.
+Rule 2. A state counts as stable after the server has given the same reply `SAME` times. The server has then
+        read all bytes that a worker sent before the pause.
 Rule 3. A paused process is always resumed, also after an error.
 """
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SAME = 4
-"""Number of equal replies in a row after which a state counts as stable."""
+"""Number of consecutive equal replies after which a state counts as stable."""
 
 BETWEEN_SECONDS = 0.05
-"""Pause between two such replies: many turns of a server that is not overloaded."""
+"""Pause between two such replies, in seconds: many turns of a server that is not overloaded."""
 
 WITHIN_SECONDS = 30.0
 
@@ -73,7 +73,7 @@ def live_workers(client: Redis) -> dict[str, int]:
 
 
 def until(look: Callable[[], T], *, what: str, within: float = WITHIN_SECONDS) -> T:
-    """Wait until ``look`` returns a true value, and return it. Raises `ChildFailed` after ``within``
+    """Wait until ``look`` returns a true value, and return that value. Raises `ChildFailed` after ``within``
     seconds."""
     deadline = time.monotonic() + within
     while not (found := look()):
@@ -84,7 +84,7 @@ def until(look: Callable[[], T], *, what: str, within: float = WITHIN_SECONDS) -
 
 
 def stable(look: Callable[[], T]) -> T:
-    """Wait until ``look`` has returned the same value `SAME` times in a row, and return it."""
+    """Wait until ``look`` has returned the same value `SAME` times in a row, and return that value."""
     found, same = look(), 1
     deadline = time.monotonic() + WITHIN_SECONDS
     while same < SAME:
@@ -118,8 +118,8 @@ def send_signal(pid: int, number: signal.Signals) -> None:
 def stop_one(client: Redis) -> OwnedEntries:
     """Send SIGTERM to a worker with a full buffer, and return the entries that it handed back.
 
-    First the worker is slowed down, until its buffer is full. While it stops, the other workers are
-    paused, so that the entries it hands back stay without an owner.
+    First the worker is slowed down until its buffer is full. While the worker stops, the other workers are
+    paused, so that the entries that it hands back stay without an owner.
     """
     names = live_workers(client)
     name = max(names)
@@ -138,7 +138,7 @@ def stop_one(client: Redis) -> OwnedEntries:
     handed_back = {
         entry_id: deliveries
         for entry_id, (consumer, deliveries) in after.items()
-        # It has no owner now, or the server gave it at once to a worker whose read was waiting.
+        # The entry has no owner now, or the server gave it directly to a worker whose read was blocked.
         if (consumer == "" and entry_id not in unowned)
         or (consumer != name and before.get(entry_id, ("", 0))[0] == name)
     }
@@ -162,6 +162,6 @@ def pause_and_kill_one(client: Redis, *, seen: Callable[[OwnedEntries], None]) -
         seen(found)
         send_signal(names[name], signal.SIGKILL)
     until(lambda: not alive(names[name]), what=f"{name} ends after SIGKILL")
-    # Its read may have been waiting in the server, and received entries until the process ended.
+    # The worker's read may have been blocked in the server, and received entries until the process ended.
     later = stable(lambda: owned_entries(client, name))
     return OwnedEntries(name, {**later.entries, **found.entries})

@@ -13,7 +13,7 @@ def document(title: str, *parts: str) -> str:
 
 
 def paragraph(sentences: Iterable[str]) -> str:
-    """Return a paragraph of the sentences."""
+    """Return a paragraph of ``sentences``, which are plain text."""
     return f"<p>{escape(' '.join(sentences))}</p>"
 
 

@@ -3,9 +3,9 @@
 Group ``ops`` validates and enriches every entry of ``flights`` and publishes the result to
 ``flights.enriched`` in one step with the acknowledgement. An invalid flight becomes a dead letter.
 
-HEADWATER_DEMO_URL is the store's url. HEADWATER_DEMO_PAUSE is the time to wait for each flight, in
-seconds, as if another service were called. Without it, a run of few flights ends before it shows anything.
-After SIGUSR1 a worker waits a second for each flight, as if that service were slow.
+HEADWATER_DEMO_URL is the store's url. HEADWATER_DEMO_PAUSE is the pause for each flight, in seconds, as if
+another service were called. Without the pause, a run of few flights ends before workers can be stopped.
+After SIGUSR1, a worker pauses for a second for each flight, as if that service were slow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from headwater.worker import App, Dead, Delivery, Stream
 PAUSE = float(os.environ.get(PAUSE_VARIABLE, "0"))
 
 pause = PAUSE
-"""Seconds to wait for the next flight."""
+"""The current pause for each flight, in seconds."""
 
 
 def slow_down(_signal: int, _frame: object) -> None:
@@ -53,7 +53,7 @@ names = airlines()
     flights,
     group=GROUP,
     claim_after=f"{CLAIM_AFTER_SECONDS}s",
-    # A handler that never waits gains nothing from concurrency; a long buffer saves round trips.
+    # A handler that never waits does not profit from concurrency; a long buffer saves round trips.
     concurrency=PAUSED_CONCURRENCY if PAUSE else 1,
     prefetch=8 * PAUSED_CONCURRENCY if PAUSE else 1_000,
     into=enriched,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
 CHUNK = 500
-"""Flights in one pipeline: enough to make the round trip negligible, few enough to show progress."""
+"""Number of flights in one pipeline: enough to make the round trip negligible, few enough to show progress."""
 
 
 class Published(NamedTuple):
@@ -83,14 +83,14 @@ class Publishing:
 
     @property
     def ended(self) -> bool:
-        """True if everything is published. Raises the error that stopped publishing."""
+        """True if all flights are published. Raises the error that stopped publishing."""
         if not self._done.done():
             return False
         self._done.result()
         return True
 
     def result(self) -> Published:
-        """Wait for the end and return the published flights. Raises the error that stopped publishing."""
+        """Wait until all flights are published, and return them. Raises the error that stopped publishing."""
         return self._done.result()
 
     def _run(self, client: Redis, flights: Sequence[Flight], seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Compares the counts: each line of the reconciliation has two counts that must be equal."""
+"""Compares the counts. Each line of the reconciliation has two counts that must be equal."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def exactly_once(place: str, wanted: set[Key], found: Counter[Key]) -> Line:
 
 
 def delivered_again(promise: str, evidence: Evidence, owned: OwnedEntries) -> Line:
-    """Return a line that holds if each entry that a worker owned or handed back was delivered again, to
-    another worker, which settled it."""
+    """Return a line that holds if each entry that a worker owned or handed back was delivered again to another
+    worker, and that worker settled it."""
     again = 0
     for entry_id, deliveries in owned.entries.items():
         end = evidence.settled.get(entry_id)

@@ -45,23 +45,23 @@ if TYPE_CHECKING:
 
 
 LEAST_FLIGHTS = 1_000
-"""Minimum number of flights; a run of fewer ends before it shows anything."""
+"""Minimum number of flights. A smaller run ends before a worker can be stopped."""
 
 SEED = 2013
 
 WORKERS = 3
 
 STOP_AT, KILL_AT = 0.2, 0.4
-"""Fractions of the work after which one worker is stopped, and another one is killed."""
+"""Fractions of the flights after which one worker is stopped, and another worker is killed."""
 
 SHORT_FLIGHTS = 60_000
 SHORT_SECONDS = 6.0
-"""Approximate duration of the work in a run of fewer flights than `SHORT_FLIGHTS`, in which workers wait
-for each flight."""
+"""Approximate duration of the workers' step, in seconds, in a run of fewer flights than `SHORT_FLIGHTS`. In such
+a run, workers pause for each flight."""
 
 START_SECONDS = 60.0
 STALL_SECONDS = 60.0
-"""The run fails if no flight is settled for this long, which is many times the claim time."""
+"""Time without a settled flight after which the run fails, in seconds: many times ``claim_after``."""
 SPARK_SECONDS = 900.0
 
 
@@ -82,10 +82,10 @@ class WorkResult(NamedTuple):
 
 
 def run(console: DemoConsole, *, flights: int, seed: int, keep: bool) -> DemoResult:
-    """Run the demo in a new temporary directory. Its processes are ended in every case.
+    """Run the demo in a new temporary directory. Its processes always end, but ``keep`` keeps the server running.
 
-    Afterwards the directory contains the report; the rest only if a line does not hold or ``keep`` is
-    set. Raises `HeadwaterError` if something is not installed or a process fails.
+    Afterwards the directory contains the report. Logs and data are kept only if a line does not hold or ``keep``
+    is true. Raises `HeadwaterError` if a dependency is not installed or a process fails.
     """
     check_installed()
     place = Path(tempfile.mkdtemp(prefix="headwater-demo-"))
@@ -120,8 +120,8 @@ def check_installed() -> None:
 
 
 class Demo:
-    """One run, in the directory ``place``. ``look`` is called after each step: it raises
-    `KeyboardInterrupt` if the run was asked to end."""
+    """One run, in the directory ``place``. ``look`` is called after each step, and must raise
+    `KeyboardInterrupt` if a signal has arrived."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class Demo:
         return WorkResult(published, stopped, killed, sampler)
 
     def start_workers(self, client: Redis, url: str) -> Child:
-        """Start ``headwater work``; return when each of its processes is in the group."""
+        """Start ``headwater work``, and wait until each of its processes is in the group."""
         short = self.flights < SHORT_FLIGHTS
         pause = SHORT_SECONDS * WORKERS * PAUSED_CONCURRENCY / self.flights if short else 0
         workers = self.children.headwater(
@@ -266,8 +266,8 @@ class Demo:
         return killed
 
     def make_tables(self, url: str) -> None:
-        """Run ``headwater pipeline run`` on a copy of pipeline.toml in which the variables are replaced, so
-        that a user can run it again."""
+        """Run ``headwater pipeline run`` on a copy of pipeline.toml with the variables' values, so that a user can
+        run the copy again."""
         inputs = self.place / "inputs"
         inputs.mkdir()
         for name in ("airlines", "airports", "weather"):
@@ -327,8 +327,8 @@ class Demo:
         self.console.step(text)
 
     def end_step(self) -> None:
-        """Record the duration of the step. Raises `KeyboardInterrupt` if the run was asked to end meanwhile, so that
-        this happens before a server is left running."""
+        """Record the duration of the step. Raises `KeyboardInterrupt` if a signal has arrived, so that the run
+        ends before a server is left running."""
         self.look()
         if self._step:
             self.facts.append((self._step, f"{time.monotonic() - self._step_began:.1f} s"))
@@ -341,9 +341,9 @@ class Demo:
 def wait_until_settled(
     part: float, *, flights: int, sampler: Sampler, workers: Child, publishing: Publishing
 ) -> Sample:
-    """Wait until the fraction ``part`` of all flights is enriched or dead, as long as the workers make progress. If it
-    is 1, also wait until all flights are published and the group has no pending or unread entries. Return the last
-    sample. Raises `ChildFailed` without progress."""
+    """Wait until the fraction ``part`` of all flights is enriched or dead, and return the last sample. If ``part``
+    is 1, also wait until all flights are published and the group has no pending or unread entries. Raises
+    `ChildFailed` if the workers end or do not make progress."""
     wanted = round(part * flights)
     last, moved = -1, time.monotonic()
     while True:
@@ -381,7 +381,7 @@ def shown(
 
 
 def machine() -> str:
-    """Return processor, memory and operating system in one line."""
+    """Return the processor, memory, operating system and Python's version in one line."""
     processors = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (

@@ -19,9 +19,9 @@ INTERVAL_SECONDS = 0.25
 
 
 class Sample(NamedTuple):
-    """Counts in the store at one moment; ``seconds`` since the sampler began. ``unread`` is -1 if the
-    server does not know it. ``owned``: consumer → pending entries; entries without an owner are in ``pending``
-    only."""
+    """Counts in the store, ``seconds`` after the sampler began. ``unread`` is -1 if the server does not know it.
+    ``owned`` is the number of pending entries by consumer; entries without an owner are counted only in
+    ``pending``."""
 
     seconds: float
     published: int
@@ -42,8 +42,8 @@ class Event(NamedTuple):
 class Sampler:
     """Takes a `Sample` every quarter of a second in a thread, inside a ``with`` block.
 
-    ``seen`` is called with each sample, for the progress bars. An error of the client ends the sampling
-    and is stored in ``problem``; the demo itself continues.
+    ``seen`` is called with each sample, for the progress bars. An error ends the sampling and is stored in
+    ``problem``; the demo itself continues.
     """
 
     def __init__(self, client: Redis, *, seen: Callable[[Sample], None] = lambda _: None) -> None:

@@ -11,7 +11,7 @@ from headwater.demo.data import Key
 
 
 class Tables(NamedTuple):
-    """Contents of Spark's tables. ``hourly`` and ``carriers`` are the sums of flights in those tables."""
+    """Contents of Spark's tables. ``hourly`` and ``carriers`` are the sums of flights in the tables so named."""
 
     flights: Counter[Key]
     hourly: int

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import DeclarationError
 from headwater.messages.keys import Pairs
 
-if TYPE_CHECKING:  # msgspec is imported for the first message, not for the names of keys
+if TYPE_CHECKING:  # msgspec is imported when a codec is made, not for the names of keys
     from headwater.messages.codecs import MessageCodec
 
 CODECS = ("fields", "json", "msgpack", "bytes", "faststream", "faststream-json")
@@ -81,7 +81,7 @@ def decode(fields: Sequence[tuple[bytes, bytes]], kind: Any, *, codec: str = "fi
     >>> decode([(b"id", b"17"), (b"note", b"ignored")], Order)
     Order(id=17)
 
-    Raises `DecodeError`, with field, value and type, if the fields do not hold such a message, and
+    Raises `DecodeError`, which names field, value and type, if the fields are not such a message, and
     `DeclarationError` as `headwater.messages.encode` does.
     """
     return _codec_of(kind, codec).decode(fields)

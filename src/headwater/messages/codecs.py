@@ -1,7 +1,7 @@
 """The base class of codecs, and codec json.
 
 Rule 1. The declaration chooses the codec. It is never guessed from the fields of an entry.
-Rule 2. Text converts (``"17"`` is 17). A field that is missing or does not convert raises a
+Rule 2. Text is converted (``"17"`` becomes 17). A field that is missing or cannot be converted raises a
         `DecodeError` that names field, value (cut at 100 characters) and type.
 Rule 3. A type that the codec cannot write and read back unchanged raises `DeclarationError` when the
         codec is made, not when the first such message appears.
@@ -41,8 +41,8 @@ def names(flat: Sequence[bytes]) -> str:
 
 
 def pydantic_base() -> Any:
-    """Return pydantic's BaseModel, or None if the program has not imported pydantic. Then no message is
-    a pydantic model."""
+    """Return pydantic's BaseModel, or None if the program has not imported pydantic and so has no
+    pydantic models."""
     module = sys.modules.get("pydantic")
     return getattr(module, "BaseModel", None)
 
@@ -72,11 +72,11 @@ class MessageCodec(ABC):
 
     @abstractmethod
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
-        """Return the message in ``[field, value, field, value, …]``. Raises `DecodeError` if the fields do
-        not hold one."""
+        """Return the message in ``[field, value, field, value, …]``. Raises `DecodeError` if the fields
+        are not a message."""
 
     def decode(self, pairs: Sequence[tuple[bytes, bytes]]) -> Any:
-        """Return the message in the fields. Raises `DecodeError` if they do not hold one."""
+        """Return the message in the fields. Raises `DecodeError` if they are not a message."""
         return self.decode_flat([*chain.from_iterable(pairs)])
 
 

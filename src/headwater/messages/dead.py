@@ -15,20 +15,20 @@ from headwater.common.names import bytes_of, text_of
 from headwater.messages.keys import EXPIRES_FIELD, LATE_FIELD, RESERVED_PREFIX, Pairs
 
 MAX_ERROR_CHARACTERS = 2_000
-"""Number of characters at which an error message is cut. A longer one may quote the whole input."""
+"""Number of characters at which an error message is cut. A longer message may quote the whole input."""
 
 TRACE_FRAMES = 8
 """Maximum number of frames of a traceback that are stored: the last ones, where the error occurred. The
-first ones are always Headwater's."""
+first frames are always Headwater's."""
 
 _NAMES = frozenset({"stream", "group", "consumer"})
-"""Fields of a record that hold names; the bytes of a name are kept."""
+"""Fields of a record that hold names. The bytes of a name are kept unchanged."""
 
 
 class DeadLetter(NamedTuple):
     """One record of a dead-letter stream: an entry that could not be handled, with the error.
 
-    `App.on_dead` passes it to a function, `AppTest.dead` to a test. Fields that the record lacks are empty.
+    Functions of `App.on_dead` get it, and `AppTest.dead` returns it. Fields that the record lacks are empty.
     Source: docs/guide/worker.md, dead letters.
     """
 
@@ -37,11 +37,11 @@ class DeadLetter(NamedTuple):
     stream: str
     """The stream of the entry."""
     group: str
-    """The consumer group that could not handle it."""
+    """The consumer group that could not handle the entry."""
     entry_id: str
     """The entry's id in its stream."""
     consumer: str
-    """The consumer that had it last."""
+    """The last consumer that owned the entry."""
     deliveries: int
     """Number of deliveries of the entry to the group; 0 if the record lacks it."""
     error: str
@@ -49,7 +49,7 @@ class DeadLetter(NamedTuple):
     trace: str
     """The last 8 frames of the error's traceback, as Python prints them; empty without a traceback."""
     at: str
-    """Time when it became a dead letter: ISO 8601 in UTC, such as ``2018-05-17T15:04:58.055Z``."""
+    """Time when the entry became a dead letter: ISO 8601 in UTC, such as ``2018-05-17T15:04:58.055Z``."""
     fields: Pairs
     """The entry's fields, unchanged and in order: pairs of bytes."""
 
@@ -59,7 +59,7 @@ REMOTE_TRACE = "_headwater_trace"
 
 
 def error_text(error: BaseException) -> str:
-    """Return ``type: message``, cut at 2,000 characters. The text says so if the error cannot be printed."""
+    """Return ``type: message``, cut at 2,000 characters. If the error cannot be printed, the text says this."""
     kind = type(error)
     name = (
         kind.__qualname__
@@ -119,8 +119,8 @@ def dead_letter_fields(
 
 
 def parse_dead_letter(record_id: str, flat: Sequence[bytes]) -> DeadLetter:
-    """Parse an entry of a dead-letter stream. Missing fields are empty, so that a record that another
-    program wrote can still be shown and dropped."""
+    """Parse an entry of a dead-letter stream. Missing fields are empty, so that a record written by
+    another program can still be shown and dropped."""
     prefix = RESERVED_PREFIX.encode()
     about: dict[str, str] = {}
     fields: Pairs = []

@@ -7,7 +7,7 @@ FastStream has two formats. Since version 0.6 it writes a binary envelope (numbe
     body:     to the end
 
 Before 0.6 it wrote a JSON document, ``{"data": "<the body>", "headers": {…}}``. Any other value is a
-body without an envelope, as producers without FastStream write it. The header ``content-type`` gives the
+body without an envelope, which producers without FastStream may write. The header ``content-type`` gives the
 type of the body: ``application/json``, or ``text/plain`` for a str; bytes have no such header.
 """
 

@@ -1,7 +1,7 @@
 """Names of the keys that Headwater stores for a stream, and the field names that it reserves.
 
 Rule 1. A key for a stream has the stream's hash slot, so one command or script can touch both.
-Rule 2. A stream name that has a hash tag is not wrapped in another one; its own tag decides the slot.
+Rule 2. A stream name with a hash tag is not wrapped in another tag, because its own tag decides the slot.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ RESERVED_PREFIX = "hw."
 its message."""
 
 TRACE_FIELDS = frozenset({"traceparent", "tracestate"})
-"""Field names of the W3C Trace Context. They are added to a message's fields and are not part of it."""
+"""Field names of the W3C Trace Context. They are added to a message's fields and are not part of the message."""
 
 EXPIRES_FIELD = b"hw.expires"
-"""The field of an entry with its ``expires=``: the milliseconds after its id within which a handler must start."""
+"""The field with the ``expires=`` of an entry: the milliseconds after its id within which a handler must start."""
 
 LATE_FIELD = b"hw.late"
 """The field of a scheduled message that was published late, with the delay in milliseconds."""
@@ -31,8 +31,8 @@ PARKED_CONSUMER = "hw.parked"
 """The consumer that owns delayed entries, on servers without XSETTLE."""
 
 SIGN_CONSUMER = "hw.sign"
-"""A consumer that owns no entries. Workers create it in their group: a group that lacks it was created
-again."""
+"""A consumer that owns no entries. Workers create it in their group. A group without it was destroyed and
+created again."""
 
 
 def is_reserved(field: str | bytes) -> bool:

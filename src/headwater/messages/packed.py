@@ -76,8 +76,8 @@ class PydanticMsgpackCodec(DocumentCodec):
 
 
 class BytesCodec(MessageCodec):
-    """The fields themselves, as a dict or as a list of pairs. A dict has the last value of a repeated
-    field.
+    """Codec bytes: the message is the fields themselves, as a dict or a list of pairs. A dict has the
+    last value of a repeated field.
 
     >>> BytesCodec(dict[bytes, bytes]).decode([(b"a", b"1"), (b"b", b"2")])
     {b'a': b'1', b'b': b'2'}

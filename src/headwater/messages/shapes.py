@@ -1,8 +1,8 @@
 """Maps each attribute of a message type to a stream field.
 
-The value of a stream field is bytes without a type. The declared type decides how they are read: as text,
-as raw bytes, or as a JSON document. A type that could be two of these (``str | list[int]``) is refused,
-because it cannot be read back.
+The value of a stream field is bytes without a type. The declared type decides how the bytes are read: as
+text, as raw bytes, or as a JSON document. A type that could be two of these (``str | list[int]``) is
+refused, because its values could not be read back.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def put_bytes(target: bytearray, at: int, source: bytes) -> None:
 
 
 def put_part(target: bytearray, at: int, source: bytearray, start: int, end: int) -> None:
-    """Overwrite ``target`` from ``at`` on with the bytes of ``source`` from ``start`` to ``end``-1, which
-    must fit. Both may be the same object."""
+    """Overwrite ``target`` from ``at`` on with the bytes of ``source`` from ``start`` to ``end``-1, which must
+    fit. ``target`` and ``source`` may be the same object."""
     assert 0 <= start <= end <= len(source)
     assert 0 <= at <= len(target) - (end - start)
     target[at : at + end - start] = source[start:end]
@@ -67,9 +67,9 @@ def empty(target: bytearray) -> None:
 
 
 def splice(values: dict[bytes, Any], key: bytes, at: int, part: bytes) -> None:
-    """Write ``part`` into ``values[key]``, which is bytes, from byte ``at`` on, with zero bytes between its end and
-    ``at``. The C function changes the object in place if only ``values`` refers to it, and copies it otherwise, as
-    plain Python always does."""
+    """Write ``part`` into the bytes ``values[key]`` at offset ``at``. If they end before ``at``, fill the gap with
+    zero bytes. The C function changes the object in place if only ``values`` refers to it, and copies it
+    otherwise, as plain Python always does."""
     old = values[key]
     values[key] = old[:at].ljust(at, b"\0") + part + old[at + len(part) :]
 
@@ -202,7 +202,7 @@ def append_id(target: bytearray, ms: int, seq: int) -> None:
 
 
 def append_header(target: bytearray, mark: int, value: int) -> None:
-    """Append a line of a mark and a number that is not negative.
+    """Append a line that consists of a mark and a non-negative number.
 
     >>> made = bytearray()
     >>> append_header(made, ord("*"), 2)
@@ -220,7 +220,7 @@ def append_entry(
     target: bytearray, ms: int, seq: int, count: int, source: bytearray, start: int, end: int
 ) -> None:
     """Append a stream entry as replies contain it: an array of its id and of its ``count`` fields and
-    values. These are the bytes of ``source`` from ``start`` to ``end``-1.
+    values, which are the bytes of ``source`` from ``start`` to ``end``-1.
 
     >>> made = bytearray()
     >>> append_entry(made, 5, 1, 2, bytearray(b"$1\\r\\na\\r\\n$1\\r\\nb\\r\\n"), 0, 14)
@@ -283,8 +283,8 @@ def copy_words(target: array[int], at: int, source: array[int], start: int, coun
 def put_records(
     records: array[int], at: int, ids: array[int], first: int, count: int, third: int, fourth: int
 ) -> None:
-    """Overwrite ``count`` records of four words from record number ``at`` on. Each becomes an id of ``ids``,
-    from number ``first`` on, two words each, followed by ``third`` and ``fourth``."""
+    """Overwrite ``count`` records of four words from record number ``at`` on. Each record becomes an id, two words
+    of ``ids`` from id number ``first`` on, followed by ``third`` and ``fourth``."""
     assert 0 <= first <= len(ids) // 2 - count
     assert 0 <= at <= len(records) // 4 - count
     for number in range(count):

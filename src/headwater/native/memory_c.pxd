@@ -1,5 +1,5 @@
-# The functions of memory.py in C. They check their arguments too: a wrong one raises an exception and never
-# accesses a byte outside a buffer.
+# The functions of memory.py in C. They check their arguments too: a wrong argument raises an exception. No byte
+# outside a buffer is ever accessed.
 from cpython cimport array
 from cpython.bytearray cimport (
     PyByteArray_AS_STRING, PyByteArray_CheckExact, PyByteArray_GET_SIZE, PyByteArray_Resize,
@@ -384,7 +384,7 @@ cdef extern from *:
     """
     # Writes `value` in decimal, its last digit before `end`. Returns the number of digits.
     int _digits "headwater_digits"(char *end, u64 value) noexcept
-    # The same; may overwrite the 24 bytes before `end`.
+    # Does the same, but may overwrite the 24 bytes before `end`.
     int _ms_digits "headwater_ms_digits"(char *end, u64 ms) noexcept
 
 

@@ -34,7 +34,7 @@ def index_entries(data: Text, offsets: array[int]) -> None:
 
 def pass_entries(data: Text, at: int, count: int) -> int:
     """Return the position ``count`` entries after the one that begins at ``at``. Raises `ValueError` like
-    `index_entries`, also if there are fewer.
+    `index_entries` does, also if fewer entries follow.
 
     >>> entry = bytearray(b"*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb\\r\\n")
     >>> pass_entries(entry * 3, 31, 2)
@@ -124,8 +124,8 @@ def unpack_ids(packed: bytes, count: int, ids: array[int]) -> None:
 
 
 def find_packed(packed: bytes, ms: int, seq: int) -> int:
-    """Return the number of ids that `pack_ids` packed into ``packed`` and that are less than ``ms-seq``. A run
-    takes as long as an id.
+    """Return the number of ids that `pack_ids` packed into ``packed`` and that are less than ``ms-seq``. The time
+    depends on the number of runs.
 
     >>> packed = pack_ids(array("Q", [5, 1, 5, 2, 6, 2]))
     >>> find_packed(packed, 5, 2), find_packed(packed, 6, 0), find_packed(packed, 9, 9)
@@ -167,8 +167,8 @@ def _runs(packed: bytes) -> Iterator[tuple[int, int, int]]:
 
 # --- rows ---------------------------------------------------------------------------------------
 #
-# Rows of words that resemble the row before are stored as differences to it, modulo 2^64. The lowest bit of
-# a number is 1 if the difference is negative; the rest is as for ids.
+# Rows of words that resemble the previous row are stored as differences from it, modulo 2^64. The lowest bit of a
+# number is 1 if the difference is negative; the other bits are stored as for ids.
 
 
 def pack_rows(words: array[int], width: int) -> bytes:
@@ -191,7 +191,7 @@ def pack_rows(words: array[int], width: int) -> bytes:
 def unpack_rows(packed: bytes, width: int, count: int, words: array[int]) -> None:
     """Fill ``words``, which must be empty, with the ``count`` rows that `pack_rows` packed into ``packed``.
 
-    Raises `ValueError` if ``packed`` has another number of rows.
+    Raises `ValueError` if ``packed`` contains a different number of rows.
 
     >>> words = array("Q")
     >>> unpack_rows(pack_rows(array("Q", [5, 2**64 - 1, 6, 0]), 2), 2, 2, words)

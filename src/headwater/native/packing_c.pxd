@@ -26,8 +26,8 @@ cdef inline Py_ssize_t _number_at(
 
 
 cdef inline int _pass_bulk(const char *text, Py_ssize_t size, Py_ssize_t *at) except -1:
-    # Almost all names and values have a length of one or two digits. Those are read without a loop, because
-    # the next one can only be read when they are known.
+    # Almost all names and values have a length of one or two digits. Such a length is read without a loop, because
+    # what follows can be read only when the length is known.
     cdef Py_ssize_t here = at[0], length
     if here + 5 > size or text[here] != 36 or not 48 <= text[here + 1] <= 57:
         length = _number_at(text, size, &here, 36)

@@ -11,7 +11,7 @@ operations yield commands and receive replies.
     observation      the state of a group at one moment
     refusals         the reasons why a server refuses commands
     causes           the reasons why a group is stuck, decided from observations
-    explaining       the three above, for one group, one entry, or all
+    explaining       explanations from these three, for one group, one entry, or all groups
     retries          entries that wait for their retry
     positions        moving a group's position, trimming a stream, with previews; counting entries in a range
     actions          claim, release and acknowledge pending entries, each with a preview; remove unused consumers

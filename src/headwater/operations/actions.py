@@ -1,11 +1,11 @@
 """Actions of an operator on pending entries: hand back, claim, acknowledge, make a dead letter.
 
-Rule 1. An action is done in the name of the entry's owner at the time of the preview, and checks the owner as a
-        worker's settlement does. An entry that a worker has claimed or settled since then is left alone.
+Rule 1. An action is done in the name of the consumer that owned the entry in the preview. It checks the owner, as
+        a worker's settlement does. An entry that a worker has claimed or settled since the preview is left alone.
 Rule 2. `select` shows the entries that an action would touch, and changes nothing. The actions take its rows.
 Rule 3. Each action is recorded (`headwater.operations.records`).
-Rule 4. An action proceeds page by page and adds its results to the caller's list. If the server refuses a later page,
-        the entries of that page and of the rest are not done; those before are reported and recorded as done.
+Rule 4. An action proceeds page by page and adds its results to the caller's list. If the server refuses a page,
+        the action ends there. The entries of earlier pages are reported and recorded as done.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ OPERATOR = "hw.operator"
 
 
 class Selection(NamedTuple):
-    """The pending entries that an action is for: those that meet all conditions given."""
+    """The pending entries that an action applies to: those that meet all conditions given."""
 
     ids: Sequence[str] = ()
     """Only entries with these ids; all entries if empty."""
     consumer: str | None = None
     """Only entries that this consumer owns; None for any owner."""
     idle_ms: int = 0
-    """Only entries that were idle for at least this time. Entries without an owner always are."""
+    """Only entries that were idle for at least this time. Entries without an owner always match."""
     deliveries: int = 0
     """Only entries with at least this number of deliveries."""
 
@@ -59,7 +59,7 @@ class Done(NamedTuple):
     id: str
     done: bool
     reason: str = ""
-    """Reason why it was not done; empty if it was."""
+    """Reason why the action was not done; empty if it was done."""
 
 
 def select_in(stream: str, group: str, which: Selection) -> Operation[list[PendingDelivery]]:
@@ -116,7 +116,7 @@ def claim(
     consumer: str,
     idle_ms: int,
 ) -> Operation[list[Done]]:
-    """Give entries to ``consumer``, except those that have now been idle for less than ``idle_ms``.
+    """Give entries to ``consumer``, except those that are idle for less than ``idle_ms`` at this time.
 
     A delayed entry cannot be claimed before it is due. Delivery counts stay as they are.
     """
@@ -198,8 +198,8 @@ _DELETED = "the stream does not have it any more: acknowledge it"
 
 
 def reap(stream: str, group: str, names: Sequence[str], *, unseen_ms: int) -> Operation[list[str]]:
-    """Remove the consumers of ``names`` that still own nothing and were not seen for ``unseen_ms``. Return the names
-    of the removed ones."""
+    """Remove the consumers in ``names`` that still own nothing and were not seen for ``unseen_ms``. Return the
+    names of the removed consumers."""
     able = yield from probe()
     member = Member(stream, group, "", 0, able)
     removed = yield from remove_consumers(member, unseen_ms=unseen_ms, only=names)
@@ -271,9 +271,9 @@ def _by_owner(
 def _take(of: GroupInfo, part: Sequence[PendingDelivery]) -> Operation[list[str]]:
     """Return the ids of the entries that can be settled in their owner's name.
 
-    On Headwater, delayed and released entries have no owner, so they are first claimed for `OPERATOR`. Delayed ones
-    are handed back before that, because they cannot be claimed. An entry that a worker has claimed meanwhile is not
-    taken, because it has not been idle for long enough.
+    On Headwater, delayed and released entries have no owner, so they are first claimed for `OPERATOR`. Delayed
+    entries are handed back first, because they cannot be claimed. An entry that a worker has claimed in the
+    meantime is not taken, because it has not been idle for long enough.
     """
     ids = [one.id for one in part]
     if part[0].owner or not of.able.verbs:

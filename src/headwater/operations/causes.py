@@ -1,12 +1,12 @@
-"""Finds the causes for which a group is stuck, each with its evidence and the command that ends it.
+"""Finds out why a group is stuck: the causes, each with its evidence and the command that ends it.
 
-Rule 1. The causes are a pure function of observations. A group has none if each of its entries is read, settled or
-        retried in time.
-Rule 2. A cause is named only if an observation shows it. Nothing is guessed that the server does not tell.
-Rule 3. A cause that no command ends is stated plainly: time, more workers, or the program that sent the entries must
-        end it.
-Rule 4. Waiting as declared is stated, and the group is healthy (`Cause.normal`): a retry waits for its time, or an
-        entry for an earlier one of its key that waits for its retry.
+Rule 1. The causes are a pure function of observations. A group has no causes if each of its entries is read,
+        settled or retried in time.
+Rule 2. A cause is named only if an observation shows it. What the server does not report is not guessed.
+Rule 3. A cause that no command can end is reported as such: time, more workers, or the program that sent the
+        entries must end it.
+Rule 4. Waiting as declared is reported, but the group is healthy (`Cause.normal`): an entry waits for its retry,
+        or for the retry of an earlier entry of its key.
 
 `silent` is the ``claim_after`` that the group's workers announced, or five minutes; an entry is overdue if it is
 idle for two such times.
@@ -36,8 +36,8 @@ LATE_TICK_MS = 60_000
 """Delay of a tick, in milliseconds, after which no worker can be expected to add it."""
 
 MOST_UNUSED = 100
-"""Normal maximum of stopped consumers that own nothing. A group with more has workers that die again and again, or
-programs that never remove their consumers: a worker that stops removes its own, and those of others after a day."""
+"""Normal maximum number of stopped consumers that own nothing. A stopping worker removes its own, and those of
+others after a day. With more, workers die again and again, or other programs never remove their consumers."""
 
 
 class CauseName(StrEnum):
@@ -71,13 +71,13 @@ class Cause(NamedTuple):
     statement: str
     """The observation, as one sentence."""
     entries: Sequence[str] = ()
-    """Ids of the entries it concerns, as far as they were examined."""
+    """Ids of the entries that the cause concerns, as far as they were examined."""
     fix: str = ""
-    """The ``headwater`` command line that ends it; empty if no single command does."""
+    """The ``headwater`` command line that ends the cause; empty if no single command does."""
     server: Sequence[str] = ()
-    """The command to the server that ends it, if none of ``headwater`` does; otherwise empty."""
+    """The server command that ends the cause, if no ``headwater`` command does; otherwise empty."""
     normal: bool = False
-    """True if this is as it should be. A group that has only such causes is healthy."""
+    """True if the entries wait as declared. A group that has only such causes is healthy."""
 
 
 def unhealthy(found: Sequence[Cause]) -> bool:
@@ -86,7 +86,7 @@ def unhealthy(found: Sequence[Cause]) -> bool:
 
 
 def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
-    """Return the causes for which a group is stuck; an empty list if it is healthy.
+    """Return the causes that keep a group stuck; an empty list if it is healthy.
 
     ``before`` is an earlier observation of the same group. Without it, slow readers cannot be found.
     """
@@ -111,7 +111,7 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
     found += _expired(now)
     return sorted(
         found, key=lambda one: one.name is CauseName.SCHEDULE
-    )  # the others are reported first
+    )  # reported after the other causes
 
 
 def overdue_ms(seen: Observation) -> int:
@@ -120,8 +120,8 @@ def overdue_ms(seen: Observation) -> int:
 
 
 def unseen_ms(seen: Observation) -> int:
-    """Return the milliseconds without a reader after which nobody reads the group: two of the longest blocking reads of
-    a worker, or a minute for a group that Headwater's workers have not joined."""
+    """Return the milliseconds without a read after which the group counts as unread: twice the longest blocking
+    read of a worker, or a minute for a group that Headwater's workers have not joined."""
     return ACTIVE_MS if seen.group.claim_after_ms is None else 2 * MAX_BLOCK_MS
 
 
@@ -131,7 +131,7 @@ def _refuses(now: Observation) -> Iterator[Cause]:
 
 
 def _dead_consumers(now: Observation) -> Iterator[Cause]:
-    """Yield a cause for each consumer that owns entries and was not seen, and renewed nothing, for `silent_ms`."""
+    """Yield a cause for each consumer that owns entries but was not seen and renewed nothing for `silent_ms`."""
     for consumer in now.consumers:
         if not consumer.pending or consumer.idle_ms < now.silent_ms:
             continue
@@ -193,7 +193,7 @@ def _nobody_reads(now: Observation) -> Iterator[Cause]:
 
 
 def _too_early(now: Observation) -> Iterator[Cause]:
-    """Yield a cause for entries that were claimed at least twice from workers that still ran them."""
+    """Yield a cause for entries that were claimed at least twice while another worker was running them."""
     again = {one: times for one, times in now.early.items() if times >= 2}
     if again:
         yield Cause(
@@ -324,7 +324,7 @@ def _held(now: Observation) -> Iterator[Cause]:
 
 
 def held(one: HeldKey, now: Observation) -> Cause:
-    """Return the cause for which the entries of a key wait, however short the wait is."""
+    """Return the cause of a wait of a key's entries, however short the wait is."""
     waiting = _entries(one.total)
     waits = {PendingState.PARKED, PendingState.LIMITED}
     delayed = {row.id for row in now.group.entries if row.state in waits}
@@ -382,7 +382,7 @@ def _expired(now: Observation) -> Iterator[Cause]:
 
 
 def delayed(one: PendingDelivery) -> Cause:
-    """Return the cause for which a delayed entry waits, however short the wait is."""
+    """Return the cause of a delayed entry's wait, however short the wait is."""
     return Cause(
         CauseName.DELAYED,
         f"{one.id} is delayed by its retry policy: it is due in {length_of_time(one.due_ms or 0)}",

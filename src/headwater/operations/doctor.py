@@ -11,10 +11,10 @@ from headwater.operations.records import who
 from headwater.operations.refusals import COMMANDS, Refusals, command_probe, refusals
 
 SKEW_MS = 1_000
-"""Difference between this machine's clock and the store's from which it is reported, in milliseconds."""
+"""Minimum difference between this machine's clock and the store's that is reported, in milliseconds."""
 
 FULL = 0.9
-"""Fraction of maxmemory in use from which memory is reported."""
+"""Minimum used fraction of maxmemory that is reported."""
 
 
 class Examination(NamedTuple):
@@ -22,14 +22,14 @@ class Examination(NamedTuple):
 
     name: str
     good: bool | None
-    """The result; None if it is unknown because the server does not tell this user."""
+    """True if the store is fit in this respect; None if the server does not report this to the user."""
     text: str
 
 
 def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examination]]:
     """Examine a store for workers of ``stream``. ``clock`` is this machine's, in Unix milliseconds.
 
-    A fact that the server does not tell is reported as unknown. Raises `HeadwaterError` if the server is too old.
+    A fact that the server does not report counts as unknown. Raises `HeadwaterError` if the server is too old.
     """
     able = yield from probe()
     examined = [(yield from _clock(clock))]
@@ -44,7 +44,7 @@ def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examinat
         found += examined
         found += [Examination(one, None, _NOT_TOLD) for one in ("memory", "durability")]
     found += _writes((yield from refusals(stream)))
-    if embedded:  # it has no users
+    if embedded:  # an embedded store has no users
         text = "a program that opens the store itself may send everything"
         found.append(Examination("rights", True, text))
     else:
@@ -56,8 +56,8 @@ _NOT_TOLD = "the server does not tell this user (INFO)"
 
 
 def _clock(clock: Callable[[], int]) -> Operation[Examination]:
-    """Compare the store's clock with this machine's. The difference is the least one possible, 0 if the store's time
-    is between sending and receiving."""
+    """Compare the store's clock with this machine's. The difference is the smallest possible one: 0 if the store's
+    time lies between sending the command and receiving the reply."""
     sent = clock()
     replies = yield [["TIME"]]
     if isinstance(replies[0], Refused):
@@ -91,7 +91,7 @@ def _durability(info: Mapping[str, str]) -> list[Examination]:
 
 
 def _writes(refused: Refusals) -> list[Examination]:
-    """Return whether the server accepts writes, as far as it tells."""
+    """Return the examination of whether the server accepts writes."""
     found = [Examination("writes", False, f"{one.code}: {one.statement}") for one in refused.found]
     if refused.unknown:
         found.append(

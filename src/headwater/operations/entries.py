@@ -1,4 +1,4 @@
-"""Reads entries as text: the last ones of a stream, those since a moment, new ones. Conditions select among them."""
+"""Reads entries as text: the last of a stream, those after an id, or new ones. Conditions select among them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LastEntries(NamedTuple):
     found: Sequence[TextEntry]
     """The entries that meet the conditions, oldest first."""
     end: str
-    """The id after which newer entries follow: that of the newest entry that was examined."""
+    """The id of the newest entry that was examined. Entries after it are newer."""
 
 
 class Condition(NamedTuple):
@@ -56,7 +56,7 @@ class Condition(NamedTuple):
         return cls(*match.groups())
 
     def holds(self, entry: TextEntry) -> bool:
-        """Return whether a field of this name meets it. Numbers are compared as numbers, everything else as text.
+        """Return whether a field of this name meets the condition. Numbers compare as numbers, others as text.
 
         >>> Condition.parse("total > 9").holds(TextEntry("1-0", [("total", "10")]))
         True

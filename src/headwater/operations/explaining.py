@@ -30,11 +30,11 @@ class GroupHealth(StrEnum):
     HEALTHY = "healthy"
     UNHEALTHY = "not healthy"
     UNKNOWN = "unknown"
-    """Nothing wrong was found, but the server does not even tell this user whether it accepts writes."""
+    """No problem was found, but the server does not tell this user even whether it accepts writes."""
 
 
 class Explanation(NamedTuple):
-    """The health of one group, with the causes for which it is stuck."""
+    """The health of one group, with the causes that keep it stuck."""
 
     stream: str
     group: str
@@ -43,9 +43,9 @@ class Explanation(NamedTuple):
     """Number of entries that the group has not read; None if the server does not know."""
     health: GroupHealth
     causes: Sequence[Cause]
-    """The causes for which it is stuck, and those for which entries wait as they should."""
+    """The causes that keep the group stuck, and those of entries that wait as declared."""
     unknown: Sequence[str] = ()
-    """The facts that the server does not tell this user."""
+    """The facts that the server does not report to this user."""
 
 
 class EntryState(StrEnum):
@@ -54,13 +54,13 @@ class EntryState(StrEnum):
     UNREAD = "unread"
     PENDING = "pending"
     SETTLED = "settled"
-    """The group has read it, and it is not pending: it was acknowledged, or made a dead letter."""
+    """The group has read the entry, and it is not pending: it was acknowledged, or became a dead letter."""
     GONE = "gone"
-    """It is not in the stream, and not pending."""
+    """The entry is not in the stream, and not pending."""
 
 
 class EntryExplanation(NamedTuple):
-    """The state of one entry in one group, with the causes for which it waits."""
+    """The state of one entry in one group, with the causes of its wait."""
 
     stream: str
     group: str
@@ -78,8 +78,8 @@ def look(
 ) -> Operation[list[Observation]]:
     """Observe the groups of ``stream``, or only ``group``. Raises `HeadwaterError` if one does not exist.
 
-    If the caller has asked already, ``refused`` are the reasons why the server refuses commands, and ``unknown`` the
-    facts about them that it does not tell.
+    ``refused`` are the reasons why the server refuses commands, None to ask the server. ``unknown`` are the facts
+    about these reasons that the server does not report.
     """
     if refused is None:
         refused, unknown = yield from refusals(stream)
@@ -90,7 +90,7 @@ def look(
 def look_if_there(
     stream: str, refused: Sequence[ServerRefusal], unknown: Sequence[str] = ()
 ) -> Operation[list[Observation]]:
-    """Observe the groups of a stream. Return an empty list if the stream was deleted meanwhile."""
+    """Observe the groups of a stream. Return an empty list if the stream has been deleted."""
     try:
         return (yield from look(stream, None, refused, unknown))
     except StreamMissing:
@@ -98,8 +98,8 @@ def look_if_there(
 
 
 def explained(now: Sequence[Observation], before: Sequence[Observation] = ()) -> list[Explanation]:
-    """Return an explanation for each observation, and for each group that has ceased to exist since ``before``, the
-    observations of some time earlier, if any."""
+    """Return an explanation for each observation, and for each group that has ceased to exist since ``before``,
+    earlier observations, if any."""
     earlier = {(one.stream, one.group.group): one for one in before}
     found = []
     for one in now:
@@ -122,9 +122,9 @@ def _gone(stream: str, group: str, statement: str) -> Explanation:
 def gone_groups(
     known: Collection[tuple[str, str]], stream: str | None = None
 ) -> Operation[list[Explanation]]:
-    """Return an explanation for each group, of all streams or of ``stream``, that does not exist although one of its
-    workers was seen within a day. It is found by its settings, which outlive it. The list is empty if the user has no
-    right to SCAN. ``known`` are pairs of stream and group that need not be examined.
+    """Return an explanation for each group, of all streams or of ``stream``, that does not exist although one of
+    its workers was seen within a day. Such a group is found by its settings, which outlive it. The list is empty
+    if the user may not run SCAN. ``known`` are pairs of stream and group that need not be examined.
     """
     keys: set[bytes] = set()
     cursor: Any = 0

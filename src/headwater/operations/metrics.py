@@ -1,8 +1,8 @@
 """The metrics of a store, for Prometheus: one table with the definition and the source of each.
 
-Rule 1. Where redis_exporter has a metric, its name and labels are used, so that its boards work.
+Rule 1. If redis_exporter has a metric, its name and labels are used, so that its dashboards work.
 Rule 2. A value that the server does not report is omitted, not 0.
-Rule 3. Streams are read together (`streams`); no entry's content is transferred.
+Rule 3. Streams are read together (`streams`). The content of entries is not transferred.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ STREAMS: Final[Mapping[Metric, Callable[[StreamSummary], int | None]]] = {
 
 
 def _seconds(ms: int | None, *, nothing: bool) -> float | None:
-    """Return milliseconds in seconds. For None, return 0 if ``nothing``, and None if the server does not tell."""
+    """Return milliseconds in seconds. For None, return 0 if ``nothing`` is there to measure, otherwise None."""
     return (0.0 if nothing else None) if ms is None else ms / 1000
 
 

@@ -36,7 +36,7 @@ from headwater.messages.keys import poison_key
 from headwater.operations.refusals import ServerRefusal
 
 MOST = 1_000
-"""Maximum number of the oldest entries that are examined, and of those that have been idle for longest."""
+"""Maximum number of entries examined: of the oldest ones, and of those that have been idle for longest."""
 
 
 class Observation(NamedTuple):
@@ -51,7 +51,7 @@ class Observation(NamedTuple):
     idle: Sequence[PendingDelivery]
     """Pending entries that were idle for at least `silent_ms`, or that have no owner, oldest first."""
     missing: Sequence[str] | None
-    """Ids of examined entries that are gone from the stream; None if the server does not tell."""
+    """Ids of examined entries that are gone from the stream; None if the server does not report it."""
     never_read: int | None
     """Minimum number of entries that were trimmed or deleted before the group read them; None if unknown."""
     poison: Mapping[str, Record]
@@ -63,9 +63,9 @@ class Observation(NamedTuple):
     refusals: Sequence[ServerRefusal]
     """Reasons why the server refuses commands of workers."""
     unknown: Sequence[str]
-    """The facts that the server does not tell this user."""
+    """The facts that the server does not report to this user."""
     ticks: TicksState | None
-    """The schedule by which messages are added to the stream, for the group that handles them."""
+    """The schedule by which ticks are added to the stream, for the group that handles them; otherwise None."""
     hung: Mapping[str, str]
     """Consumer → its report that all its handlers hang."""
     transfers: Mapping[str, str]
@@ -93,8 +93,8 @@ def observe(
     unknown: Sequence[str] = (),
     only: str | None = None,
 ) -> Operation[Observation]:
-    """Observe a group, or only its pending entry ``only``. ``refused`` are the reasons why the server refuses commands,
-    and ``unknown`` the facts about them that it does not tell."""
+    """Observe a group, or only its pending entry ``only``. ``refused`` are the reasons why the server refuses
+    commands. ``unknown`` are the facts about these reasons that the server does not report."""
     span = PendingFilter(MOST) if only is None else PendingFilter(1, only, only)
     found = yield from report(of, span)
     silent = silent_after(found.claim_after_ms)
@@ -156,7 +156,7 @@ return {gone, #ARGV}
 
 
 def _missing(of: GroupInfo, ids: Sequence[str]) -> Operation[list[str] | None]:
-    """Return those of ``ids`` that are gone from the stream, without transferring the entries that are not."""
+    """Return those of ``ids`` that are gone from the stream, without transferring the other entries."""
     if not ids:
         return []
     if of.able.verbs:

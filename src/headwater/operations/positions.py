@@ -40,9 +40,9 @@ class TrimmedGroup(NamedTuple):
 
     group: str
     unread: int
-    """Number of entries that it has not read."""
+    """Number of removed entries that the group has not read."""
     pending: int
-    """Number of pending entries, at most `PAGE`. Nobody can handle them afterwards."""
+    """Number of removed entries that are pending, at most `PAGE`. They cannot be handled afterwards."""
 
 
 class TrimPreview(NamedTuple):
@@ -106,11 +106,11 @@ def trim_to_length(stream: str, length: int) -> Operation[TrimPreview]:
     if removed <= 0:
         return TrimPreview(stream, 0, "0-0", [])
     first = yield from entry_number(stream, removed + 1, verbs=able.verbs)
-    if first is None:  # all of them
+    if first is None:  # the trim removes all entries
         replies = yield [["XREVRANGE", stream, "+", "-", "COUNT", 1]]
         newest = accepted(replies[0])
         if not newest:
-            return TrimPreview(stream, 0, "0-0", [])  # it was deleted meanwhile
+            return TrimPreview(stream, 0, "0-0", [])  # the stream has been deleted
         first = str(StreamID(*id_after(*StreamID.parse(newest[0][0]))))
     return (yield from _trim(stream, first, found))
 
@@ -147,8 +147,8 @@ def _trim(stream: str, minid: str, found: Sequence[GroupInfo]) -> Operation[Trim
 
 # --- counting without transferring entries --------------------------------------------------------
 #
-# On Headwater XSPLIT counts without reading entries. Elsewhere a read-only script reads them on the server, in pages of
-# a few milliseconds.
+# On Headwater XSPLIT counts without reading entries. On other servers, a read-only script reads them in pages
+# of a few milliseconds.
 
 
 _PAGE = """
@@ -201,8 +201,8 @@ def entry_number(
 
 
 def entry_before(stream: str, last: str, number: int, *, verbs: bool) -> Operation[str | None]:
-    """Return the id of the ``number``-th entry backwards from ``last``, which counts as the first. Return None if the
-    stream has fewer."""
+    """Return the id of the ``number``-th entry backwards from ``last``, which itself counts as the first; None if
+    the stream has fewer entries."""
     if verbs:
         total = yield from count_between(stream, "-", last, verbs=True)
         if number > total:
@@ -212,8 +212,8 @@ def entry_before(stream: str, last: str, number: int, *, verbs: bool) -> Operati
 
 
 def _split(stream: str, first: str, last: str, number: int) -> Operation[str | None]:
-    """Find an entry by its number in a range: three steps cover 16 million entries. If entries are removed meanwhile, it
-    may be a later one."""
+    """Find an entry by its number in a range. Three steps cover 16 million entries. If entries are removed during
+    the search, the entry may be a later one."""
     if number == 1:
         replies = yield [["XRANGE", stream, first, last, "COUNT", 1]]
         entries = accepted(replies[0])
@@ -224,7 +224,7 @@ def _split(stream: str, first: str, last: str, number: int) -> Operation[str | N
         total, cuts = accepted(replies[0])
         if place >= total:
             return beyond
-        size, larger = divmod(total, len(cuts) + 1)  # the first parts have one entry more
+        size, larger = divmod(total, len(cuts) + 1)  # the first ``larger`` parts have one more
         begins = [size * part + min(part, larger) for part in range(len(cuts) + 1)]
         part = bisect_right(begins, place) - 1
         if part:

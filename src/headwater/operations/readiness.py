@@ -14,7 +14,7 @@ class Readiness(NamedTuple):
 
     loaded: bool
     problems: Sequence[str]
-    """Reasons why it does not accept it, or why that is unknown; empty if it is known to accept it."""
+    """Reasons why the store refuses commands of workers, or why this is unknown; empty if it accepts them."""
 
     @property
     def ready(self) -> bool:

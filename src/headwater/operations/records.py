@@ -1,7 +1,7 @@
 """Records the actions of operators on a stream and its groups, in the stream ``{stream}:hw:actions``.
 
-Rule 1. Each action leaves one record: the user, the action, the number of entries or consumers, and the first of them.
-Rule 2. The user is the one that the server reports. An embedded store has none; there it is who runs the program.
+Rule 1. Each action leaves one record: the user, the action, the number of entries or consumers, and the first one.
+Rule 2. The user is the one that the server reports. For an embedded store, it is the user that runs the program.
 Rule 3. If the server refuses a record, the action is not undone. A warning says that the record is missing.
 """
 
@@ -22,7 +22,7 @@ log = logging.getLogger("headwater.operations")
 RECORDS = 1_000
 """Approximate number of actions that the record of a stream keeps."""
 
-# The refusal of Redis 7.0 says "this user", without the name; CLIENT INFO has it.
+# The refusal of Redis 7.0 says "this user", without the name, which CLIENT INFO reports.
 _NAMED = re.compile(r"User (\S+) has no permissions|\buser=(\S+)")
 
 
@@ -30,7 +30,7 @@ class Action(StrEnum):
     """The actions that are recorded."""
 
     RELEASE = "release"
-    """Pending entries are handed back: the next consumer that claims gets them. Delayed ones are due at once."""
+    """Pending entries are handed back: the next consumer that claims gets them. Delayed ones become due."""
     CLAIM = "claim"
     """Pending entries are given to another consumer, as XCLAIM does."""
     ACKNOWLEDGE = "acknowledge"
@@ -52,7 +52,7 @@ class Action(StrEnum):
 
 
 def who() -> Operation[str]:
-    """Return the name of the connection's user; ``unknown`` if the server does not tell.
+    """Return the name of the connection's user; ``unknown`` if the server does not report it.
 
     A refusal also names the user. For an embedded store, it is the user that runs this program.
     """
@@ -72,7 +72,7 @@ def who() -> Operation[str]:
 def _own_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's user without a name
+    except KeyError:  # a user without a name, as in containers
         return str(os.getuid())
 
 
@@ -86,7 +86,7 @@ def record(
     refused: int = 0,
     count: int | None = None,
 ) -> Operation[None]:
-    """Record an action on ``done``, ids or names. ``count`` is their number if they are not listed."""
+    """Record an action on the ids or names ``done``. ``count`` is their number if ``done`` does not list all."""
     user = yield from who()
     number = len(done) if count is None else count
     replies = yield [

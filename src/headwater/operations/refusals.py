@@ -1,6 +1,6 @@
 """Finds the reasons why a server refuses commands of workers, from INFO, CONFIG and ACL LOG.
 
-A server may forbid any of these commands. Then the reasons that it would show are unknown and not reported.
+A server may refuse any of these commands. Then the reasons that its reply would show are not reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ServerRefusal(NamedTuple):
     statement: str
     """The reason, with its evidence."""
     fix: Sequence[str] = ()
-    """The command to the server that ends it; empty if no single command does."""
+    """The server command that ends the refusal; empty if no single command does."""
 
 
 TAKES_WRITES = "whether the server takes writes (INFO)"
@@ -39,11 +39,11 @@ class Refusals(NamedTuple):
 
     found: Sequence[ServerRefusal]
     unknown: Sequence[str]
-    """The facts that the server does not tell this user, so that refusals for such reasons are unknown."""
+    """The facts that the server does not report to this user. Refusals for such reasons are not found."""
 
 
 def refusals(*streams: str) -> Operation[Refusals]:
-    """Return the reasons why the server refuses commands of workers of ``streams``, and what it does not tell."""
+    """Return why the server refuses commands of workers of ``streams``, and the facts that it does not report."""
     replies = yield [
         ["INFO"],
         ["CONFIG", "GET", "stop-writes-on-bgsave-error"],
@@ -63,7 +63,7 @@ def refusals(*streams: str) -> Operation[Refusals]:
 
 
 def _unknown(info: Mapping[str, str], replies: Sequence[Any]) -> list[str]:
-    """Return the relevant facts that the server does not tell, with the commands that it refuses."""
+    """Return the relevant facts that the server does not report, each with the command that it refuses."""
     told = [not isinstance(one, Refused) for one in replies]
     unknown = [] if told[0] else [TAKES_WRITES]
     if not told[1] and info.get("rdb_last_bgsave_status") == "err" and "journal_state" not in info:
@@ -74,7 +74,7 @@ def _unknown(info: Mapping[str, str], replies: Sequence[Any]) -> list[str]:
 
 
 def _setting(reply: Any) -> str:
-    """Return the value of one setting; empty if the server does not tell."""
+    """Return the value of one setting; empty if the server does not report it."""
     if isinstance(reply, Refused):
         return ""
     return next((value.decode("utf-8", "replace") for value in mapping(reply).values()), "")
@@ -96,7 +96,7 @@ def _unwritable(info: Mapping[str, str], *, stops: bool) -> list[ServerRefusal]:
                 "MISCONF", "the server cannot write its append-only file: its log says why"
             )
         ]
-    # Headwater goes on after a failed image, because its journal has the data.
+    # Headwater continues after a failed image, because its journal has the data.
     if stops and info.get("rdb_last_bgsave_status") == "err" and "journal_state" not in info:
         return [
             ServerRefusal(
@@ -157,7 +157,7 @@ def _paused(info: Mapping[str, str]) -> list[ServerRefusal]:
 
 
 class _Denial(NamedTuple):
-    """A right that a user lacks: to a command, or to a key."""
+    """A right that a user lacks: to run a command, or to access a key."""
 
     user: str
     reason: str
@@ -183,7 +183,7 @@ class _Denial(NamedTuple):
 def _denied(
     denials: Sequence[Mapping[bytes, Any]], streams: Sequence[str]
 ) -> Operation[list[ServerRefusal]]:
-    """Return the recent denials by ACL rules that concern ``streams``, without those of rights granted since."""
+    """Return the recent denials by ACL rules that concern ``streams``, except for rights granted since then."""
     known = frozenset(streams)
     found: dict[_Denial, tuple[int, float]] = {}
     for one in denials:
@@ -232,4 +232,4 @@ COMMANDS: dict[str, Sequence[Word]] = {
     "evalsha": ("0" * 40, 0),
     "eval": ("return 0", 0),
 }
-"""Commands that workers send, as ACL LOG writes them, each with arguments for ACL DRYRUN."""
+"""Commands that workers send, spelled as in ACL LOG, each with arguments for ACL DRYRUN."""

@@ -14,13 +14,13 @@ class Retry(NamedTuple):
 
     id: str
     due_ms: int
-    """Milliseconds until it is due; 0 if it is due already."""
+    """Milliseconds until the entry is due; 0 if it is already due."""
     deliveries: int
 
 
 def retries(stream: str, group: str, *, count: int) -> Operation[list[Retry]]:
-    """Return the first ``count`` delayed entries of a group, on Headwater in the order of their ids, elsewhere in the
-    order of their due times.
+    """Return the first ``count`` delayed entries of a group: on Headwater in the order of their ids, on other
+    servers in the order of their due times.
 
     Raises `HeadwaterError` if the stream or the group does not exist.
     """

@@ -1,4 +1,4 @@
-"""Lists and cancels the messages that are scheduled for a stream. They exist before any worker has run."""
+"""Lists and cancels the messages that are scheduled for a stream. This works even if no worker has ever run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ScheduledMessage(NamedTuple):
 
     id: str
     due_ms: int
-    """Milliseconds until it is due, by the server's clock; 0 if it is due, and no worker has published it yet."""
+    """Milliseconds until the message is due, by the server's clock; 0 if it is due but not published yet."""
     fields: Sequence[tuple[str, str]]
 
 

@@ -39,7 +39,7 @@ class StreamSummary(NamedTuple):
     pending: int
     """Number of pending entries of all groups."""
     unread: int | None
-    """Number of entries that the group furthest behind has not read; None without a group, or if unknown."""
+    """Number of entries that the slowest group has not read; None without groups, or if unknown."""
     schedule: str | None = None
     """The rule by which ticks are added to the stream (`App.every`, `App.cron`); None without a schedule."""
     last_tick_ms: int | None = None
@@ -58,11 +58,11 @@ class GroupLag(NamedTuple):
     unread: int | None
     """Number of entries that the group has not read; None if the server does not know."""
     lag_ms: int | None
-    """Age of the oldest unread entry, by its id; 0 if all are read, None if the server does not tell."""
+    """Age of the oldest unread entry, by its id; 0 if none is unread, None if the server does not report it."""
     oldest_pending_ms: int | None
-    """Age of the oldest pending entry, by its id; None if none is pending, or the server does not tell."""
+    """Age of the oldest pending entry, by its id; None if none is pending, or the server does not report it."""
     delayed: int | None
-    """Number of pending entries that wait for their retry; None if the server does not tell."""
+    """Number of pending entries that wait for their retry; None if the server does not report it."""
 
 
 def names(pattern: str = "*") -> Operation[list[str]]:
@@ -92,7 +92,7 @@ def summaries(streams: Sequence[str]) -> Operation[list[StreamSummary]]:
             try:
                 rows = [mapping(row) for row in (yield from of_stream(groups, one))]
             except StreamMissing:
-                continue  # it was deleted meanwhile
+                continue  # the stream has been deleted
             unread = [known_lag(row) for row in rows]
             summary = StreamSummary(
                 one,
@@ -138,7 +138,7 @@ def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[Gro
             except StreamMissing:
                 if len(streams) == 1:
                     raise
-                continue  # it was deleted meanwhile
+                continue  # the stream has been deleted
             places += [(one, row) for row in rows if group in (None, text_of(row[b"name"]))]
         for step in batched(places, TOGETHER):
             measured = _by_verbs(step) if able.verbs else _elsewhere(step, now_ms)
@@ -147,7 +147,7 @@ def lags(streams: Sequence[str], group: str | None = None) -> Operation[list[Gro
 
 
 class _Measured(NamedTuple):
-    """The figures of a group that XINFO GROUPS lacks."""
+    """The measurements of a group that XINFO GROUPS lacks."""
 
     unread: int | None
     lag_ms: int | None
@@ -155,7 +155,7 @@ class _Measured(NamedTuple):
 
 
 Places = Sequence[tuple[str, Mapping[bytes, Any]]]
-"""Groups: the stream of each, and its row of XINFO GROUPS."""
+"""Groups: for each, its stream and its row of XINFO GROUPS."""
 
 
 def _lags(places: Places, now_ms: int, measured: Sequence[_Measured]) -> Operation[list[GroupLag]]:
@@ -184,7 +184,7 @@ def _by_verbs(places: Places) -> Operation[list[_Measured]]:
     for reply in replies:
         if isinstance(
             reply, Refused
-        ):  # the group was deleted meanwhile, or the user has no right to it
+        ):  # the group was deleted in the meantime, or the user may not access it
             found.append(_Measured(None, None, None))
             continue
         about = mapping(next(iter(mapping(reply).values())))
@@ -201,7 +201,7 @@ return entry and entry[1]
 
 
 def _elsewhere(places: Places, now_ms: int) -> Operation[list[_Measured]]:
-    """Measure the figures that Redis and Valkey do not count. A group whose lag is 0 has no unread entry."""
+    """Measure what Redis and Valkey do not count. A group whose lag is 0 has no unread entry."""
     behind = [(stream, row) for stream, row in places if row.get(b"lag") != 0]
     replies = yield [
         *(

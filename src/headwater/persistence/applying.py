@@ -47,12 +47,12 @@ class Concern(NamedTuple):
     key: bytes | None = None
     group: bytes = b""
     ids: tuple[str, ...] = ()
-    """The entries that were deleted, or the last one that was trimmed."""
+    """Ids of the entries that were deleted, or of the last one that was trimmed; empty for other facts."""
 
 
 class Applying:
     """Fills ``keyspace``, whose facts are muted until `finish`. The keyspace reads its blobs from ``source``; with
-    ``storing`` it will store blocks there."""
+    ``storing``, it will store blocks in segments too."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class Applying:
     def step_through(
         self, batch: JournalBatch, *, concerns: bool = False
     ) -> Iterator[AppliedGroup]:
-        """Apply the groups of a batch one by one, and yield each when it is applied; with ``concerns``, with those of
-        its facts."""
+        """Apply the groups of a batch one by one, and yield each one after it is applied. With ``concerns``, each
+        group includes the concerns of its facts."""
         keyspace, replay = self.keyspace, self._replay
         rows = zip(batch.starts, batch.ends, batch.times, strict=True)
         for index, (start, end, now_ms) in enumerate(rows):

@@ -1,24 +1,24 @@
-"""Copies a store, also while a server uses it, and the state that it had at an earlier moment.
+"""Copies a store in its current state or as it was at an earlier moment, even while a server uses it.
 
 Rule 1. While a backup is made, the server removes no file (`Files.removable`). So the files that MANIFEST names when
-        the backup begins exist, and every segment that the journal names until it is copied. A later image and a later
-        MANIFEST are not copied: the journal contains the same changes.
+        the backup begins still exist, and so do the segments that the journal names until it is copied. A later
+        image and a later MANIFEST are not copied: the journal contains the same changes.
 Rule 2. MANIFEST is read first, then the journal is copied, then the image and the segments: MANIFEST says how far the
         journal must reach, and a segment is durable before the journal refers to it. A segment that does not exist
         any more had no blob, because its creation failed.
 Rule 3. The journal of the copy has one end. It is in the last file that has records when the copy begins, searched for
-        from the newest to the oldest: the files before it are closed and do not change any more. Of that file, the
-        bytes are copied that it has when its turn comes (`headwater.journal.disk.copies`, rule 1); it may be closed by
-        then. All files after it are copied as empty ones, even if they have records by now. So the end may be torn
-        like after a crash, and no later file names another end.
+        from the newest to the oldest: earlier files are closed and do not change any more. This file is copied up
+        to the length that it has when its turn comes (`headwater.journal.disk.copies`, rule 1); it may be closed
+        by then. All files after it are copied as empty ones, even if they have records by now. So the end may be
+        torn, as after a crash, and no later file names another end.
 Rule 4. A start cuts off a torn end and writes something else there. If the store is started while its journal is
-        copied, the journal is copied again, with the MANIFEST of that time.
+        copied, the journal is copied again, according to the MANIFEST after that start.
 Rule 5. Files are copied, not linked: a store refuses data files with a second name
         (`headwater.journal.disk.regular`). On file systems that share blocks, such as XFS and Btrfs, the kernel does
         not copy the bytes.
 Rule 6. A backup is a data directory: a server can start with it. Until it is complete, its MANIFEST marks it as
         unfinished (`manifest.UNFINISHED`), and no server starts with it. A copy that fails is removed.
-Rule 7. The state of a moment is the last image before it, with a journal that ends before the first record group of
+Rule 7. The state of a moment is the last image before it, followed by the journal up to the first record group of
         a later time. `headwater.journal.images.retention` keeps the older images and journal files.
 """
 
@@ -65,7 +65,7 @@ class Backup(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The result of restoring a directory as it was at a moment. Times are in Unix milliseconds of the server."""
+    """The result of restoring a directory as it was at a moment. Times are the server's, in Unix milliseconds."""
 
     directory: str
     at_ms: int
@@ -82,10 +82,10 @@ def back_up(
     piece_bytes: int = PIECE_BYTES,
 ) -> Backup:
     """Copy the store in ``directory`` to ``destination``, which must be empty or missing. ``progress`` is called after
-    each ``piece_bytes``, and after each file.
+    each piece of ``piece_bytes`` bytes, and after each file.
 
-    Raises `StoreUnusable` if ``directory`` has no store, or if ``destination`` is not empty; `OSError` as the disk
-    does. In these cases, nothing is left in ``destination``.
+    Raises `StoreUnusable` if ``directory`` has no store, or if ``destination`` is not empty; `OSError` if the disk
+    fails. In these cases, nothing is added to ``destination``.
     """
     with _source(directory) as files, _destination(directory, destination) as copy:
         copier = _Copier(files, copy, progress, piece_bytes)
@@ -104,8 +104,8 @@ def restore_at(
 ) -> Moment:
     """Copy the store in ``directory`` to ``destination`` as it was at ``at_ms``.
 
-    Raises as `back_up`, and `StoreUnusable` if the directory does not reach back so far
-    (``journal-retention``).
+    Raises the errors of `back_up`, and `StoreUnusable` if the history that ``journal-retention`` keeps in
+    ``directory`` does not reach back to ``at_ms``.
     """
 
     def past() -> tuple[StoreManifest, int | None]:
@@ -122,7 +122,7 @@ def restore_at(
 
 @contextlib.contextmanager
 def _source(directory: Path) -> Iterator[Files]:
-    """Provide the files of ``directory``, and keep the store from removing any meanwhile."""
+    """Provide the files of ``directory``, and keep a server from removing any of them meanwhile."""
     check_readable(directory)
     files = DiskFiles(directory)
     with reading(files):
@@ -173,7 +173,7 @@ def _destination(directory: Path, destination: Path) -> Iterator[DiskFiles]:
 
 
 def _remove_all(copy: DiskFiles, destination: Path, *, new: bool) -> None:
-    """Remove a copy, MANIFEST last; with ``new`` also its directory."""
+    """Remove a copy, MANIFEST last. With ``new``, also remove its directory."""
     for name in sorted(copy.names(), key=lambda name: name == MANIFEST_NAME):
         if name.startswith(("journal-", "image-", "segment-", MANIFEST_NAME)) or name in _LOCKS:
             copy.remove(name)
@@ -182,7 +182,7 @@ def _remove_all(copy: DiskFiles, destination: Path, *, new: bool) -> None:
 
 
 def _name_all(copy: Files, manifest: StoreManifest) -> None:
-    """Make a store of a directory whose files are all complete."""
+    """Make a directory a store by writing MANIFEST. All its other files must be complete."""
     copy.sync_directory()
     replace_file(copy, MANIFEST_NAME, manifest.text())
     copy.sync_directory()
@@ -206,8 +206,8 @@ class _Copier:
         self._piece_bytes = piece_bytes
 
     def copy(self, choose: Callable[[], tuple[StoreManifest, int | None]]) -> StoreManifest:
-        """Copy all files but MANIFEST, and return it. ``choose`` returns MANIFEST, and the number of the last journal
-        file to copy; None for all."""
+        """Copy all files but MANIFEST, and return its content. ``choose`` returns the content of MANIFEST, and the
+        number of the last journal file to copy, or None to copy all."""
         for _attempt in range(_STARTS):
             started = self._started()
             manifest, last = choose()
@@ -232,7 +232,7 @@ class _Copier:
         return manifest
 
     def _started(self) -> tuple[int, int] | None:
-        """Return a value that differs after each start, because a starting server writes its number into the lock."""
+        """Return a value that changes at each start, which writes to the lock file; None without the file."""
         try:
             found = Path(self._files.path(LOCK_NAME)).stat()
         except FileNotFoundError:
@@ -244,7 +244,7 @@ class _Copier:
         numbers = [one for one in journal_numbers(self._files) if one >= manifest.first]
         wanted = [one for one in numbers if last is None or one <= last]
         end = next((one for one in reversed(wanted) if self._has_records(file_name(one))), 0)
-        # A file after both is being created, or was removed again.
+        # A journal file after `end` and `manifest.last` is being created, or was removed again.
         names = {one: file_name(one) for one in wanted if one <= max(end, manifest.last)}
         self._copy_all([name for one, name in names.items() if one <= end])
         self._copy_all([name for one, name in names.items() if one > end], empty=True)
@@ -256,15 +256,15 @@ class _Copier:
             return False
 
     def _read(self, name: str, offset: int) -> memoryview:
-        """Return the bytes of a file from ``offset`` on, as many as a header has."""
+        """Return up to `FILE_HEADER_BYTES` bytes of a file, beginning at ``offset``."""
         try:
             return self._files.read(name, FILE_HEADER_BYTES, offset)
         finally:
             self._files.close(name)  # another file may get its name
 
     def _copy_all(self, names: list[str], *, empty: bool = False) -> None:
-        """Copy files. With ``empty``, copy only the headers of journal files, into files of the size that the headers
-        name: a file that was used meanwhile may be shorter."""
+        """Copy files. With ``empty``, copy only the headers of journal files, into files of the size that the
+        header states, because a file that was used meanwhile may be shorter."""
         paths = {name: Path(self._files.path(name)) for name in names}
         self._total += sum(path.stat().st_size for path in paths.values() if path.exists())
         for name, path in paths.items():
@@ -311,7 +311,7 @@ def _cut_after(files: Files, manifest: StoreManifest, directory: Path, at_ms: in
 
 
 def end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
-    """Let the journal end at ``end``, and record that in MANIFEST."""
+    """Cut off the journal at ``end``, and record this end in MANIFEST."""
     for number in journal_numbers(files):
         if number > end.number:
             files.remove(file_name(number))

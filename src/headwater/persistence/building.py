@@ -1,4 +1,4 @@
-"""Writes images: of a keyspace, or of a store's files without its server."""
+"""Writes images: the image of a keyspace in memory, or one that is built from a store's files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def checkpoint(journal: Journal, keyspace: Keyspace) -> ImageEntry:
     """Write an image of ``keyspace``, which is the state that ``journal`` describes, and drop the files that the
     image replaces. Call it between turns; nothing else can run until it returns.
 
-    Raises `StoreUnusable` and `OSError`, in which case the journal is complete as well.
+    Raises `StoreUnusable` and `OSError`. The journal is still complete after these errors.
     """
     rotation = journal.rotate()
     try:

@@ -194,8 +194,8 @@ def _period(
     current: StoreManifest,
     places: dict[BlobPlace, int],
 ) -> Iterator[PastFlaw]:
-    """Read the image of a past, and its journal up to the ``later`` one. Yield the damage, and note the blobs to which
-    they refer in ``places``, with the number of the past."""
+    """Read the image of ``past``, and its journal up to the ``later`` past. Yield the damage. In ``places``, map
+    the blobs to which the image and the journal refer to the number of the past."""
     number, names, last = image_number(past), frozenset(files.names()), later.first - 1
     try:
         if past.image is not None and image_name(number) in names:
@@ -208,7 +208,7 @@ def _period(
         yield PastFlaw(number, without_remedy(error))
     if not all(file_name(one) in names for one in range(past.first, later.first + 1)):
         return
-    # A store that was not written to after its last image has no record that names the end of the file before.
+    # A store that was not written to after its last image has no record that names the end of the previous file.
     end = current.floor if current.floor.number == last else Synced(last, 0)
     turn = 0 if past.image is None else past.image.turn
     try:
@@ -220,7 +220,7 @@ def _period(
 
 
 def _stored_places(batch: JournalBatch) -> Iterator[BlobPlace]:
-    """Yield the places in the facts ``stored``, which have separate groups."""
+    """Yield the places in facts of the kind ``stored``. A record group with such facts has no other facts."""
     for start, end in zip(batch.starts, batch.ends, strict=True):
         for at in range(start, end, STORED_BYTES):
             if batch.data[at] != STORED:

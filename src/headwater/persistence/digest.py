@@ -1,7 +1,7 @@
 """The digest of the sources that a replay depends on.
 
 A helper process loads its modules later than the server. If the package was upgraded in between, the helper
-would replay the server's journal with other code, so it refuses to.
+would replay the server's journal with other code, so it refuses the order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures the disk space of a data directory by kind of file and by stream. A server may use it meanwhile."""
+"""Measures the disk space of a data directory by kind of file and by stream, even while a server uses it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DiskUse(NamedTuple):
 
 
 class StreamOnDisk(NamedTuple):
-    """The blocks of a stream that are in segments. Its other entries are in the image, the journal and memory."""
+    """The blocks of a stream that are in segments. The stream's other entries are in the image and the journal."""
 
     database: int
     stream: str
@@ -54,8 +54,8 @@ class StreamOnDisk(NamedTuple):
 
 
 def disk_use(directory: Path) -> list[DiskUse]:
-    """Return the disk space by kind of file. Raises `StoreUnusable` if the directory has no store, and `JournalDamaged`
-    for a flawed MANIFEST."""
+    """Return the disk space by kind of file. Raises `StoreUnusable` if the directory has no store, and
+    `JournalDamaged` if MANIFEST is damaged."""
     check_readable(directory)
     files = DiskFiles(directory)
     with reading(files):
@@ -91,7 +91,7 @@ def _other(name: str) -> str:
 
 
 def streams_on_disk(files: Files, progress: Progress = silent) -> list[StreamOnDisk]:
-    """Return the streams with blocks in segments, the largest first. Raises `JournalDamaged`."""
+    """Return the streams with blocks in segments, largest first. Raises `JournalDamaged` and `StoreUnusable`."""
     with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
         store = StoreReader(files, progress, live=True)
         store.apply_image()

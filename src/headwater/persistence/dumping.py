@@ -1,9 +1,9 @@
 """Lists the record groups of a store's journal, to find a change.
 
 Rule 1. A group is shown with its facts by name (`headwater.engine.facts.facts`), and with the database and the key
-        that each concerns. For this the store is replayed: only a replay knows the end of a fact, and the numbers that
-        keys had at that time.
-Rule 2. The list begins with the oldest image that is kept (``journal-retention``). A server may use the directory.
+        that each fact concerns. For this, the store is replayed: only a replay knows where a fact ends, and which
+        stream had which number at that time.
+Rule 2. The list begins after the oldest kept image (``journal-retention``). A server may use the directory.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ KINDS: Final = {kind: step.__name__[1:].replace("_", " ") for kind, step in STEP
 
 
 class DumpedGroup(NamedTuple):
-    """One record group. ``at_ms`` is the server's time, in Unix milliseconds; ``offset`` and ``bytes`` include its
-    header."""
+    """One record group. ``at_ms`` is the server's time, in Unix milliseconds. The group's header is at ``offset``
+    in ``file``; ``bytes`` includes the header."""
 
     at_ms: int
     file: str
@@ -50,22 +50,22 @@ class DumpedGroup(NamedTuple):
 
 
 class DumpedChange(NamedTuple):
-    """Facts of one kind about one key."""
+    """Facts of one kind about one key. ``number`` counts them."""
 
     what: str
     database: int | None
-    """Number of the database; None for all databases."""
+    """Number of the database; None if the facts concern all databases, or none."""
     key: str | None
-    """The key; None for a whole database."""
+    """The key; None if the facts concern a whole database, or none."""
     group: str
     """The consumer group; empty if the facts concern none."""
     ids: Sequence[str]
-    """Ids of the entries that were deleted, or of the last one that was trimmed."""
+    """Ids of the entries that were deleted, or of the last one that was trimmed; empty for other facts."""
     number: int
 
 
 class JournalPart(NamedTuple):
-    """Content of one journal file. Times are those of its first and its last group, in Unix milliseconds."""
+    """Content of one journal file. The times are of its first and its last group, in Unix milliseconds."""
 
     file: str
     groups: int
@@ -82,8 +82,8 @@ def dumped_groups(
     key: str | None = None,
     progress: Progress = silent,
 ) -> Iterator[DumpedGroup]:
-    """Yield the record groups of the journal from ``from_ms`` to ``to_ms``, Unix milliseconds, oldest first; with
-    ``key`` only those that concern it, or a whole database.
+    """Yield the record groups from ``from_ms`` to ``to_ms`` (Unix milliseconds; None: to the end), oldest first.
+    With ``key``, yield only the groups that concern this key, or no single key.
 
     Raises `JournalDamaged` at a damaged place, and `StoreUnusable` if the directory has no store.
     """
@@ -121,14 +121,14 @@ def _groups(batch: JournalBatch, store: StoreReader) -> Iterator[DumpedGroup]:
 
 
 def _concerns(group: DumpedGroup, key: str) -> bool:
-    """Return whether the group concerns the key, or a whole database."""
+    """Return whether a fact of the group concerns ``key``, or no single key."""
     return any(one.key in (key, None) for one in group.changes)
 
 
 def journal_parts(files: Files, progress: Progress = silent) -> list[JournalPart]:
-    """Read all images and the journal with all checksums, without applying them. Return the parts of the journal.
+    """Read all images and the journal, and verify all checksums, without applying facts. Return the parts found.
 
-    Raises as `dumped_groups`.
+    Raises the errors of `dumped_groups`.
     """
     found: dict[str, JournalPart] = {}
     with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):

@@ -6,11 +6,11 @@
 Rule 1. The history is derived from a replay of the store: after each record group, the entry's state is compared
         with its state before. So the journal needs no facts for it, and the history cannot differ from the actual
         changes.
-Rule 2. It begins with the oldest image that is kept (``journal-retention``), if any: earlier changes are gone with the
-        journal files before it. The last image before the time of the entry's id is tried first. This saves reading
-        changes that cannot concern the entry, and gives the whole history if the entry is added after that image.
-Rule 3. A server may use the directory: it removes no file meanwhile, as during a backup. Its last changes may be
-        missing.
+Rule 2. The history begins with the oldest kept image (``journal-retention``), if any: earlier changes are gone
+        with the journal files before it. The last image before the time of the entry's id is tried first. This
+        avoids reading changes that cannot concern the entry, and is enough if the entry is added after the image.
+Rule 3. A server may use the directory: it removes no file meanwhile, as during a backup. The last changes of the
+        server may be missing.
 Rule 4. While the entry cannot exist, whole batches are replayed without comparing.
 """
 
@@ -57,7 +57,7 @@ class What(StrEnum):
     """The history begins: the entry is pending."""
     DELIVERED = "delivered"
     CLAIMED = "claimed"
-    """Claimed by a consumer that did not own it."""
+    """Claimed by another consumer, or delivered again to its owner."""
     RENEWED = "renewed"
     """Renewed by its owner: its idle time began again."""
     RELEASED = "released"
@@ -86,9 +86,9 @@ class EntryEvent(NamedTuple):
     group: str = ""
     """The consumer group; empty for an event of the stream."""
     consumer: str = ""
-    """The consumer that owns the entry, or that owned it until now; empty if none does."""
+    """The consumer that owns the entry, or that owned it until this event; empty if none does."""
     deliveries: int | None = None
-    """The delivery count afterwards; the last one if the delivery has ended."""
+    """Delivery count after the event, or the last one if the event ended the delivery; None for other events."""
     due_ms: int | None = None
     """Due time of a delayed entry by the server's clock, in Unix milliseconds; None if it is not delayed."""
 
@@ -97,7 +97,7 @@ class EntryHistory(NamedTuple):
     """The events of an entry, as far back as the journal reaches."""
 
     begins_ms: int | None
-    """The time of the image it begins with; None if it begins with the store."""
+    """Time of the image with which the history begins, in Unix milliseconds; None if it begins with the store."""
     events: list[EntryEvent]
 
 
@@ -148,7 +148,7 @@ def entry_history(
     watched = _Watched(key, entry, database)
     with reading(files), held_for_backup(files.path(BACKUP_LOCK_NAME)):
         oldest = oldest_past(files)
-        with contextlib.suppress(StoreUnusable):  # the id is older than all that is kept
+        with contextlib.suppress(StoreUnusable):  # the id is older than everything kept
             likely = past_before(files, entry.ms)
             if likely != oldest:
                 found = _read(files, watched, progress, likely)

@@ -31,10 +31,10 @@ class BuiltImage(NamedTuple):
 
 
 class CheckpointOrder(NamedTuple):
-    """An image to be written: from the image ``old`` and the journal files that ``rotation`` has closed.
+    """An order to write an image, from the image ``old`` (None: an empty store) and the files in ``rotation``.
 
-    ``digest`` is that of the server's sources. ``hot_bytes`` and ``compression`` are the settings of the same
-    names: the helper seals blocks as the server does.
+    ``digest`` is the digest of the server's sources. ``hot_bytes`` and ``compression`` are the settings
+    ``stream-hot-bytes`` and ``stream-compression``: the helper seals blocks as the server does.
     """
 
     directory: str

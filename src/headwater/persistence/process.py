@@ -20,7 +20,7 @@ _START = (
     "from headwater.persistence.helper import main; sys.exit(main())"
 )
 """Program of the helper. ``-m`` is not used, because the directory of the package may not be on a new interpreter's
-path. Here it is the last one, because the package's neighbours must not hide modules of the standard library."""
+path. The program appends that directory, because other packages in it must not hide the standard library."""
 
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*[a-z]*(\.exe)?", re.IGNORECASE)
 
@@ -44,7 +44,7 @@ class HelperProcess:
             stderr=subprocess.STDOUT,
         )
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended already, and its output has the reason
+        with suppress(BrokenPipeError):  # the helper has ended; its output has the reason
             self._process.stdin.write(order.encode())
             self._process.stdin.flush()
 

@@ -13,8 +13,8 @@ REPORT_SECONDS = 1.0
 
 
 class LoadProgress:
-    """The progress of one replay, which begins now. The replay sets ``total_bytes`` and
-    ``loaded_bytes``; the total may be an estimate that is too large."""
+    """The progress of one replay, which begins when this is created. The replay sets ``total_bytes`` and
+    ``loaded_bytes``; ``total_bytes`` may be too large, because it is an estimate."""
 
     def __init__(self, clock: Clock) -> None:
         self.total_bytes = 0
@@ -42,7 +42,7 @@ class LoadProgress:
         return passed * (self.total_bytes - self.loaded_bytes) // (self.loaded_bytes + 1)
 
     def report(self) -> None:
-        """Log the progress if the last line is a second old."""
+        """Log the progress, unless the last line was logged less than `REPORT_SECONDS` ago."""
         now = self._clock.monotonic()
         if now - self._reported < REPORT_SECONDS:
             return

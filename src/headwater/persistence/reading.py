@@ -31,14 +31,14 @@ from headwater.persistence.applying import Applying
 from headwater.persistence.source import SegmentSource
 
 Progress = Callable[[str, int, int], None]
-"""Receives the current activity, the number of bytes or entries that are done, and their total."""
+"""Function that receives the current activity, the number of units (such as bytes) done, and their total."""
 
 Key = tuple[int, bytes]
 """A database and a key."""
 
 
 class LostEntries(NamedTuple):
-    """Entries of a stream that cannot be read, or that a repaired store will not have."""
+    """Entries of a stream that cannot be read or would be lost by a repair. ``first`` and ``last`` are ids."""
 
     database: int
     stream: str
@@ -53,8 +53,8 @@ def silent(_what: str, _done: int, _total: int) -> None:
 
 
 class StoreReader:
-    """Reads the image and the journal of a directory, each once and in this order; from ``past`` on, if given
-    (`headwater.journal.images.retention`). With ``live``, a server may use it meanwhile: only backups are locked.
+    """Reads the image and the journal of a directory, each once and in this order: the current image, or that of
+    ``past`` (`headwater.journal.images.retention`). With ``live``, a server may use the directory meanwhile.
 
     The constructor and the methods raise `JournalDamaged`, and the constructor `StoreUnusable` if the directory
     has no store.
@@ -103,7 +103,7 @@ def keyspace_at(files: Files, at_ms: int) -> Keyspace:
     """Return the state that a store had at ``at_ms``, Unix milliseconds: the state before the first record group of
     a later time. Blobs are read from ``files`` later.
 
-    Raises `JournalDamaged`, and `StoreUnusable` if the store does not reach back so far.
+    Raises `JournalDamaged`, and `StoreUnusable` if the kept history does not reach back to ``at_ms``.
     """
     store = StoreReader(files, past=past_before(files, at_ms))
     with collector_off():
@@ -155,7 +155,7 @@ def unreadable_blocks(
 
 
 def refuse_unreadable(files: Files, blocks: Iterable[tuple[Key, EntryBlock]]) -> None:
-    """Raise `PermissionError` for a segment of ``blocks`` that this user may not read: it may be undamaged."""
+    """Raise `PermissionError` if this user may not read a segment of ``blocks``: the segment may be undamaged."""
     for number in sorted({place_of(block).segment for _key, block in blocks}):
         with contextlib.suppress(FileNotFoundError):
             files.reads.size(segment_name(number))

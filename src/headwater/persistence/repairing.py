@@ -1,4 +1,4 @@
-"""Repairs a copy of a damaged store, and reports the loss before.
+"""Repairs a copy of a damaged store, and reports beforehand what the repair would lose.
 
 Rule 1. Only the copy is changed. It has everything that can be read without doubt: the state before the first
         damaged record of the journal, without entries on disk that cannot be read.
@@ -82,7 +82,7 @@ def plan_repair(directory: Path) -> RepairPlan:
 def repair_to(plan: RepairPlan, directory: Path, destination: Path, progress: Progress) -> None:
     """Copy the store to ``destination``, which must be empty or missing, and end its journal as planned.
 
-    The caller deletes the entries in ``plan.unreadable`` with a server's commands. Raises as `back_up`.
+    The caller must then delete the entries in ``plan.unreadable`` with commands. Raises the errors of `back_up`.
     """
     back_up(directory, destination, progress)
     if plan.cut is None:

@@ -32,7 +32,7 @@ log = logging.getLogger("headwater.journal")
 
 
 def recovered_keyspace(journal: Journal, config: StreamConfig | None = None) -> Keyspace:
-    """Return the state that results from the image and the journal."""
+    """Return the state that results from the image and the journal. Without ``config``, no block is sealed."""
     return do_all(replay_steps(journal, config))
 
 
@@ -71,7 +71,7 @@ def reread_steps(
 def _batches(
     journal: Journal, applying: Applying, source: SegmentSource
 ) -> Generator[JournalBatch]:
-    """Yield the batches of the image and the journal. Closes the journal unless it reads all of them."""
+    """Yield the batches of the image and the journal. Closes the journal unless all batches are read."""
     try:
         if journal.image is not None:
             yield from read_image(journal.files, journal.image, journal.seed)

@@ -20,7 +20,7 @@ _log = logging.getLogger("headwater.server")
 class SegmentSource:
     """`headwater.engine.bodies.blobs.BlobSource` of a directory. Any thread may call the methods.
 
-    A body that cannot be read raises `JournalDamaged` and is logged: only its entries are affected.
+    If a body cannot be read, `body` logs that and raises `JournalDamaged`: only its entries are affected.
     """
 
     def __init__(self, files: Files, seed: int) -> None:

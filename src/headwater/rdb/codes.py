@@ -47,7 +47,7 @@ _TABLE = _table()
 
 
 def crc64(data: bytearray, start: int, end: int, crc: int = 0) -> int:
-    """Return the checksum of the bytes of ``data`` from ``start`` to ``end``-1. ``crc`` is that of the bytes before.
+    """Return the checksum of ``data[start:end]``. ``crc`` is the checksum of the bytes before it.
 
     >>> hex(crc64(bytearray(b"123456789"), 0, 9))
     '0xe9c6d914c4b8d9ca'
@@ -68,8 +68,8 @@ def decompress(data: bytearray, start: int, end: int, size: int) -> bytes:
     >>> decompress(bytearray.fromhex("01 61 61 c0 01"), 0, 5, 10)
     b'aaaaaaaaaa'
 
-    Raises `BadPayload` if the compressed bytes are malformed or the result has another size. Allocates ``size``
-    bytes at most, and nothing if ``size`` is more than `MOST_GROWTH` times the compressed size.
+    Raises `BadPayload` if the compressed bytes are malformed or the result does not have ``size`` bytes. Allocates
+    ``size`` bytes at most, and nothing if ``size`` is more than `MOST_GROWTH` times the compressed size.
     """
     if size > MOST_GROWTH * (end - start):
         raise BadPayload(f"{end - start} compressed bytes cannot be {size} bytes")

@@ -29,8 +29,8 @@ def _numbers() -> array[int]:
 
 @dataclass(slots=True)
 class NodeImage:
-    """The entries of one listpack, in columns. ``first`` is the id of the node: that of the entry with which
-    the node was opened. A deleted entry still counts towards its node."""
+    """The entries of one listpack, in columns, including deleted entries. ``first`` is the id of the node: the id
+    of the entry with which the node was created."""
 
     first: ID
     ids: array[int] = field(default_factory=_words)
@@ -64,7 +64,7 @@ class PendingImage:
 
 @dataclass(slots=True)
 class ConsumerImage:
-    """A consumer."""
+    """A consumer. ``active_time`` may be `NEVER`."""
 
     name: bytes
     seen_time: int
@@ -75,10 +75,10 @@ class ConsumerImage:
 class GroupImage:
     """A consumer group.
 
-    ``entries_read`` is None if the form does not contain it; it can be estimated from the stream. Each
+    ``entries_read`` is None if the form does not contain it; it can then be estimated from the stream. Each
     pending entry is either owned by a consumer or in ``released``, which has ids of two words in the order
-    in which the entries will be delivered. A released entry with a time is delayed until that time: Redis
-    writes 0 there and ignores other values.
+    in which the entries will be delivered. If the delivery time of a released entry is not 0, the entry is
+    delayed until that time; Redis writes 0 and ignores other values.
     """
 
     name: bytes
@@ -109,8 +109,8 @@ class IdempotencyImage:
 
 @dataclass(slots=True)
 class StreamImage:
-    """A stream of ``length`` live entries. ``first_id`` is the id of the first one, 0-0 without entries. Ids
-    are ascending within each node and from node to node. ``nodes`` may be created during iteration."""
+    """A stream of ``length`` live entries. ``first_id`` is the id of the first live entry, 0-0 if ``length`` is
+    0. Ids are ascending within each node and from node to node. Iterating over ``nodes`` may create them."""
 
     nodes: Collection[NodeImage]
     length: int
@@ -123,7 +123,7 @@ class StreamImage:
 
 
 class ListImage(NamedTuple):
-    """A list, from its head on."""
+    """A list. Its head is the first item."""
 
     items: list[bytes]
 

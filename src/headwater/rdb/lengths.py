@@ -28,7 +28,7 @@ _ID = Struct(">QQ")
 _INTEGERS = (Struct("<b"), Struct("<h"), Struct("<i"))
 _LZF = 3
 _ITEM_BYTES = 16
-"""Minimum memory that is counted for a string of any length, in bytes."""
+"""Number of bytes that are counted for each string or small part, in addition to the string's length."""
 
 ID_BYTES = 16
 
@@ -36,7 +36,7 @@ ID = tuple[int, int]
 
 
 class ByteReader:
-    """Reads values from ``data``, from ``at`` to ``end``.
+    """Reads values from ``data``, from ``at`` to ``end``-1; None means the end of ``data``.
 
     >>> reader = ByteReader(bytes.fromhex("03 616263 c07b 4100"))
     >>> reader.string(), reader.string(), reader.length(), reader.left()
@@ -49,8 +49,8 @@ class ByteReader:
         self.at = at
         self.end = len(data) if end is None else end
         self.room = MAX_RESTORED_BYTES
-        """Number of bytes that the value may still take. Compressed values and values of many small parts take
-        far more than their payload."""
+        """Number of bytes that the value may still take in memory. Compressed values and values of many small
+        parts take far more memory than their payload."""
 
     def left(self) -> int:
         return self.end - self.at
@@ -81,8 +81,8 @@ class ByteReader:
         raise BadPayload(f"0x{first:02x} does not begin a length")
 
     def count(self, least: int) -> int:
-        """Return the number of items that follow. Check that the remaining bytes are enough for so many
-        items of at least ``least`` bytes each."""
+        """Return the number of items that follow. Check that the remaining bytes are enough for this number
+        of items of at least ``least`` bytes each."""
         found = self.length()
         if found * least > self.left():
             raise BadPayload(f"{found} items expected, {self.left()} bytes left")
@@ -142,7 +142,7 @@ class ByteReader:
         return ms, seq
 
     def id(self) -> ID:
-        """Return a stream id of two lengths."""
+        """Return a stream id that is encoded as two lengths."""
         return self.length(), self.length()
 
 

@@ -56,8 +56,8 @@ Element = int | bytes
 
 
 class Cursor:
-    """Iterates over the elements of a listpack, at most ``most``. Raises `BadPayload` if any byte is not as
-    specified."""
+    """Iterates over the elements of a listpack. Raises `BadPayload` if any byte is not as specified, or if the
+    listpack has more than ``most`` elements."""
 
     def __init__(self, pack: bytearray, most: int) -> None:
         size = len(pack)
@@ -176,12 +176,12 @@ class Cursor:
 
 
 def read(pack: bytearray, *, most: int = 4_294_967_296) -> list[Element]:
-    """Return all elements, at most ``most``; integers in any encoding as int.
+    """Return all elements, integers of any encoding as int.
 
     >>> read(bytearray.fromhex("0c000000 0200 05 01 8161 02 ff"))
     [5, b'a']
 
-    Raises `BadPayload` if any byte is not as specified.
+    Raises `BadPayload` if any byte is not as specified, or if there are more than ``most`` elements.
     """
     cursor = Cursor(pack, most)
     found: list[Element] = []
@@ -198,8 +198,8 @@ def text(element: Element) -> bytes:
 
 
 def _backlen_bytes(size: int) -> int:
-    """Return the size of the length after an element of ``size`` bytes. The limits are Redis's: one below
-    those that seven bits a byte would allow."""
+    """Return the size of the length after an element of ``size`` bytes. The limits are Redis's: most are
+    one less than seven bits a byte would allow."""
     if size < 128:
         return 1
     if size < 16383:
@@ -285,7 +285,7 @@ def put_text(pack: bytearray, source: bytearray, start: int, stop: int) -> None:
     if 0 < size <= 20:
         negative = source[start] == _MINUS
         magnitude = _spelled(source, start + negative, stop)
-        # "-0" is not canonical, and there is one negative integer more than others.
+        # "-0" is not canonical. The least negative integer has a magnitude of 2**63.
         if (magnitude or not negative) and magnitude < _HALF + negative:
             put_integer(pack, negative, magnitude)
             return

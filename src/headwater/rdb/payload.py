@@ -3,8 +3,8 @@
     type u8 │ value │ version u16 │ crc64 u64 of all before it
 
 The version determines the types that a payload may have, not their encoding: a stream of type 19 is the same
-in every version. Redis refuses versions above its own. Valkey restarted at 80 and refuses those of Redis from
-12 on. Each type is therefore written with the version that introduced it.
+in every version. Redis refuses versions above its own. Valkey restarted at 80 and refuses Redis's versions
+from 12 on. Each type is therefore written with the version that introduced it.
 
 Source: Redis, cluster.c (createDumpPayload, verifyDumpPayload); Valkey, rdb.h.
 """
@@ -18,7 +18,7 @@ from headwater.rdb.errors import BadEnvelope
 _FOOTER = 10
 
 _AT_ONCE = 512 * 1024
-"""Number of bytes in one step of a checksum, which takes about a millisecond."""
+"""Maximum number of bytes in one step of a checksum. A step takes about a millisecond."""
 
 REDIS_NEWEST = 14
 """The version of Redis 8.8, with stream type 27."""
@@ -45,7 +45,7 @@ def unwrap(data: bytearray, start: int, end: int) -> Steps[int]:
 
 
 def wrap(value: bytearray, *, version: int) -> Steps[None]:
-    """Complete the payload of a type byte and a value by version and checksum."""
+    """Append version and checksum to ``value``, which must be a type byte and the value after it."""
     value += version.to_bytes(2, "little")
     checksum = yield from _checksum(value, 0, len(value))
     value += checksum.to_bytes(8, "little")

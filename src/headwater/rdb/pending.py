@@ -44,7 +44,7 @@ _SIGN = 2**63
 
 
 def read(reader: ByteReader, pending: PendingImage, count: int) -> None:
-    """Append the next ``count`` pending entries, without owners. Raises `BadPayload`."""
+    """Append the next ``count`` entries to ``pending``, with the owner `UNCLAIMED`. Raises `BadPayload`."""
     data, words, owners = reader.data, pending.words, pending.owners
     size = len(words)
     last_ms = words[size - 4] if size else 0
@@ -84,7 +84,7 @@ def read_ids(reader: ByteReader, count: int) -> array[int]:
 
 
 def claim(pending: PendingImage, ids: array[int], owner: int) -> None:
-    """Set the owner of these entries. They must be pending and have no owner yet. Raises `BadPayload`."""
+    """Set the owner of these entries. Raises `BadPayload` if one is not pending or already has an owner."""
     words, owners = pending.words, pending.owners
     at = 0
     for place in range(0, len(ids), 2):
@@ -105,7 +105,7 @@ def unclaimed(pending: PendingImage) -> int:
 
 
 def _find(words: array[int], near: int, ms: int, seq: int) -> int:
-    """Return the number of the record of ``ms-seq``, most likely ``near``, or -1 if it does not exist."""
+    """Return the number of the record of ``ms-seq``, or -1 if it does not exist. The search begins at ``near``."""
     low, high = 0, len(words) // _WORDS
     middle = near
     while low < high:
@@ -181,8 +181,8 @@ def _put_big_endian(out: bytearray, number: int) -> None:
 
 
 def of_each(pending: PendingImage, consumers: int) -> tuple[array[int], array[int]]:
-    """Group the records by owner, ascending within each. Return the start of those of each owner number in
-    the order (they end at the start of the next owner's), and the order."""
+    """Group the records by owner, ascending within each. Return the place in the order where each owner's records
+    begin, indexed by owner number (they end where the next owner's begin), and the order."""
     owners = pending.owners
     begins = array("I", bytes(4 * (consumers + 3)))
     order = array("I", bytes(4 * len(owners)))
@@ -200,8 +200,8 @@ def of_each(pending: PendingImage, consumers: int) -> tuple[array[int], array[in
 
 
 def owned(pending: PendingImage, first: int, end: int) -> array[int]:
-    """Return the order of those of the records ``first`` to ``end``-1 that a consumer owns, by time and, for
-    the same time, by id."""
+    """Return an order of the records among ``first`` to ``end``-1 that a consumer owns: by time and, for the
+    same time, by id."""
     owners, words, order = pending.owners, pending.words, array("I")
     sound, last = True, 0
     for number in range(first, end):
@@ -243,8 +243,8 @@ def merged(pending: PendingImage, one: array[int], other: array[int]) -> array[i
 
 
 def run_end(pending: PendingImage, order: array[int], first: int, most: int) -> int:
-    """Return the end of a run of records with the same owner, from ``first`` of an order on, at most
-    ``most``."""
+    """Return the end of the run of records with the same owner that begins at ``first`` of an order. The run has
+    at most ``most`` records."""
     owners, at = pending.owners, first + 1
     owner, limit = offset_at(owners, offset_at(order, first)), min(len(order), first + most)
     while at < limit and offset_at(owners, offset_at(order, at)) == owner:
@@ -263,7 +263,7 @@ def records(pending: PendingImage, order: array[int], first: int, end: int) -> a
 
 
 def of_ids(pending: PendingImage, ids: array[int]) -> array[int]:
-    """Return the four words of each of these pending entries, in this order."""
+    """Return the four words of each of these entries, in this order. All of them must be pending."""
     order, near = array("I"), 0
     for place in range(0, len(ids), 2):
         near = _find(pending.words, near, word_at(ids, place), word_at(ids, place + 1))
@@ -273,9 +273,9 @@ def of_ids(pending: PendingImage, ids: array[int]) -> array[int]:
 
 
 def pass_live(pending: PendingImage, at: int, node: NodeImage) -> tuple[int, bool]:
-    """Skip records that are live entries of ``node``, from record number ``at`` downwards. Return the number
-    of the first record that is not, or -1, and True if its id is not before the node's first entry. In
-    that case it is not in an earlier node either."""
+    """Skip records of live entries of ``node``, from record number ``at`` downwards. Return the number of the
+    first other record, or -1, and whether its id is at or after the node's first entry. If so, no earlier
+    node contains its entry either."""
     words, ids, dead = pending.words, node.ids, node.dead
     entry = len(dead) - 1
     while at >= 0 and entry >= 0:

@@ -4,7 +4,7 @@ Rule 1. Each pending entry that is read has exactly one owner, or is released. F
         released entries.
 Rule 2. In forms without released entries, the consumer with the empty name owns them, as XPENDING of
         Redis 8.8 shows them. A released entry then has the delivery time 0, so that any XAUTOCLAIM
-        finds it idle for long enough. A delayed entry has its due time.
+        finds it idle for long enough. A delayed entry has its due time as delivery time.
 
 Source: Redis, rdb.c (rdbSaveStreamPEL, rdbSaveStreamConsumers, rdbLoadObject).
 """
@@ -33,13 +33,13 @@ NOBODY = b""
 _WRAP = 2**64
 
 _AT_ONCE = 8192
-"""Number of pending entries in one step."""
+"""Maximum number of pending entries in one step."""
 
 
 def read(
     reader: ByteReader, *, counted: bool, active: bool, released: bool
 ) -> Steps[list[GroupImage]]:
-    """Return the groups. The caller knows which parts the type has. Raises `BadPayload`."""
+    """Return the groups. The three flags say which parts the type of stream has. Raises `BadPayload`."""
     groups: dict[bytes, GroupImage] = {}
     for _ in range(reader.count(5)):
         name, last_id = reader.string(), reader.id()
@@ -98,7 +98,7 @@ def _read_owner(reader: ByteReader, entries: PendingImage, owner: int) -> Steps[
 
 
 def write(out: bytearray, groups: list[GroupImage], *, active: bool, released: bool) -> Steps[None]:
-    """Write the groups. Without ``released``, released entries are written by rule 2."""
+    """Write the groups. Without ``released``, released entries are written according to rule 2."""
     put_length(out, len(groups))
     for group in groups:
         put_string(out, group.name)
@@ -121,7 +121,7 @@ def write(out: bytearray, groups: list[GroupImage], *, active: bool, released: b
 def _write_consumers(
     out: bytearray, group: GroupImage, *, active: bool, released: bool
 ) -> Steps[None]:
-    """Write the consumers; without ``released`` one of them owns the released entries."""
+    """Write the consumers. Without ``released``, the consumer `NOBODY` owns the released entries."""
     entries = group.pending
     begins, order = pending.of_each(entries, len(group.consumers))
     yield

@@ -44,12 +44,12 @@ _ALL = 2**64 - 1
 
 _ENTRY_BYTES = 48
 _ELEMENT_BYTES = 8
-"""Memory that is counted for an entry and for a field in addition to their bytes, in RESP and in the journal."""
+"""Memory that is counted for each entry, name and value in addition to its bytes, for RESP and the journal."""
 
 
 class NodeReader:
     """Reads the node whose id is ``first`` from its listpack of at most ``most`` elements. ``size`` is the
-    size of all entries before it. Including its own entries it must not exceed ``most_bytes``.
+    size of the entries of all earlier nodes. Together with this node's, it must not exceed ``most_bytes``.
 
     Raises `BadPayload`.
     """
@@ -84,7 +84,7 @@ class NodeReader:
         return self._cursor.left()
 
     def node(self) -> NodeImage:
-        """Return the node, after all of it was read."""
+        """Return the node. `step` must have returned False before."""
         self._cursor.finish()
         count = len(self._dead)
         if (self._said_live, self._said_deleted) != (self._alive, count - self._alive):
@@ -137,8 +137,8 @@ class NodeReader:
             self._alive += 1
 
     def _charge(self, pairs: int, more: int) -> None:
-        """Count an entry of ``pairs`` fields towards the size, with ``more`` bytes that are stored elsewhere.
-        Its other bytes are at most those of the listpack."""
+        """Count an entry of ``pairs`` fields towards the size, including ``more`` bytes of names that the master
+        entry stores. The bytes of its own elements are counted when they are read."""
         self.size += _ENTRY_BYTES + 2 * _ELEMENT_BYTES * pairs + more
         if self.size > self._most_bytes:
             raise BadPayload(f"the entries have more than {self._most_bytes} bytes")
@@ -161,7 +161,7 @@ class NodeReader:
 
 
 class NodeWriter:
-    """Writes the listpack of a node to ``pack``. The id of the node is that of its first entry."""
+    """Writes the listpack of a node to ``pack``. The id of the node must be that of its first entry."""
 
     def __init__(self, node: NodeImage) -> None:
         assert (node.ids[0], node.ids[1]) == node.first, (
@@ -261,7 +261,7 @@ class NodeWriter:
 
 
 def keep(node: NodeImage, numbers: list[int]) -> NodeImage:
-    """Return the node with only these of its entries."""
+    """Return a copy of the node with only the entries ``numbers``."""
     kept = NodeImage(node.first)
     for number in numbers:
         start = node.ends[number - 1] if number else 0

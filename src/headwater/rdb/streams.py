@@ -39,7 +39,7 @@ _MAX_DURATION_S = 86400
 _MAX_SIZE = 10_000
 
 _ENTRIES_AT_ONCE = 512
-"""Number of entries of a node that are read or written in one step."""
+"""Maximum number of entries of a node that are read or written in one step."""
 
 
 def read(kind: int, reader: ByteReader) -> Steps[StreamImage]:

@@ -30,10 +30,10 @@ _PLAIN, _PACKED = 1, 2
 """The kinds of nodes of a quicklist."""
 
 _LISTS_AND_HASHES = 10
-"""The version of Redis 7.0. Its servers, and all later ones, read the values that are written here."""
+"""The RDB version of Redis 7.0, for all values but streams. Redis 7.0 and later read the types written here."""
 
 _TEXTS_AT_ONCE = 1024
-"""Number of strings of a list, a set or a hash that are read or written in one step."""
+"""Maximum number of strings of a list, a set or a hash that are read or written in one step."""
 
 _Read = Callable[[ByteReader], Steps[Image]]
 

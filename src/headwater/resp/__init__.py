@@ -1,1 +1,1 @@
-"""Parses requests and writes replies (RESP). It depends neither on streams nor on sockets."""
+"""Parses requests and writes replies (RESP). This package depends neither on streams nor on sockets."""

@@ -205,8 +205,8 @@ class Arguments:
         return found
 
     def find_id(self, index: int, missing_seq: int) -> None:
-        """Parse argument ``index`` like a strict `id` and store it in ``ms`` and ``seq``, without creating an
-        object. Raises `CommandError`."""
+        """Parse argument ``index`` as `id` does with ``strict=True`` and store it in ``ms`` and ``seq``, without
+        creating an object. Raises `CommandError`."""
         found = self._found
         if read_id(self.buffer, word_at(self.starts, index), word_at(self.ends, index), found):
             self.ms = word_at(found, 0)
@@ -216,8 +216,8 @@ class Arguments:
 
     def find_wire(self, start: int, end: int) -> None:
         """Set ``wire_start`` and ``wire_end`` to the position of arguments ``start`` to ``end``-1 in the
-        buffer, as the client encoded them, including headers; ``0 < start < end``. A request with a header
-        that is not canonical is encoded again first (rule 3)."""
+        buffer, as the client encoded them, including headers. Requires ``0 < start < end``. A request with a
+        header that is not canonical is encoded again first (rule 3)."""
         if not self.canonical:
             self.encode(self.values())
         self.wire_start = (
@@ -245,8 +245,8 @@ def parse_integer(text: bytes) -> int | None:
 
 
 def _id_half(text: bytes) -> int | None:
-    """Parse one half of an id: a strict decimal, or anything that C's strtoull reads completely (spaces,
-    ``+``, leading zeros), without a minus sign."""
+    """Parse one half of an id: a strict decimal, or anything that C's strtoull reads completely (spaces, ``+``,
+    leading zeros), without a minus sign. Return None for anything else."""
     if text.isdigit():
         value = int(text)
     else:

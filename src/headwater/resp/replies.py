@@ -58,7 +58,7 @@ class ReplyWriter:
         self.piece_bytes = 0
         """Number of bytes after which the rest of the entries is left to a tail; 0 if the reply is written whole."""
         self.tail: Any = None
-        """The rest of the current reply (commands/reply_tail.py)."""
+        """The rest of the current reply (commands/reply_tail.py); None if nothing is left."""
 
     def ok(self) -> None:
         append_bytes(self.out, b"+OK\r\n")
@@ -151,8 +151,8 @@ class ReplyWriter:
             self.bulk(value)
 
     def value(self, value: object) -> None:
-        """Write nil for None, a number, a text, or a map, a set or an array of such values. It is for replies that
-        are rare: the methods above are faster.
+        """Write nil for None, a number, a text, or a map, a set or an array of such values. Use it only for rare
+        replies: the methods above are faster.
 
         >>> out = bytearray()
         >>> ReplyWriter(out).value({"id": 7, "flags": Members(["off"])})
@@ -186,7 +186,7 @@ class ReplyWriter:
             self.nil()
 
     def pairs(self, values: Mapping[Any, object]) -> None:
-        """Write names and their values alternately, as `value` does; the header of the map is already written."""
+        """Write names and values alternately, as `value` does. The caller must have written the map's header."""
         for name, one in values.items():
             self.value(name)
             self.value(one)
@@ -196,5 +196,5 @@ class ReplyWriter:
         self.out += wire
 
     def part(self, wire: Text, start: int, end: int) -> None:
-        """Write the bytes of ``wire`` from ``start`` to ``end``-1, a reply already: a slice of a block."""
+        """Write the bytes of ``wire`` from ``start`` to ``end``-1, a slice of a block that is a reply already."""
         append_part(self.out, wire, start, end)

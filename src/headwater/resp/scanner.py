@@ -1,7 +1,7 @@
 """Finds requests in a client's input: as offsets into one buffer, without an object for each argument.
 
-Rule 1. `Scanner.feed` appends input and `Scanner.next` finds requests. It resumes an incomplete request
-        where it stopped, so a request of n bytes costs O(n), regardless of the number of pieces.
+Rule 1. `Scanner.feed` appends input and `Scanner.next` finds requests. `next` resumes an incomplete request where
+        it stopped, so a request of n bytes costs O(n), regardless of the number of pieces.
 Rule 2. The bytes of returned requests are dropped by the next `feed`, never earlier: offsets are valid
         from `next` until the `feed` after it. The buffer may be longer than its content.
 Rule 3. A length is checked when its header is read, before memory is allocated for it.
@@ -53,7 +53,7 @@ _TEN = 10
 _HTTP = (b"POST", b"HOST:")
 
 _KEPT_BYTES = 64 * 1024
-"""Size above which an empty buffer is freed immediately. One of more than `_RESTING_BYTES` is freed when its
+"""Size above which an empty buffer is freed immediately. A buffer of more than `_RESTING_BYTES` is freed when its
 client is idle (`Scanner.rest`)."""
 _RESTING_BYTES = 1024
 
@@ -86,7 +86,7 @@ class Scanner:
         """Maximum length of an argument (redis.conf proto-max-bulk-len)."""
         self._size = 0  # number of bytes of input in the buffer
         self._begin = 0  # start of the first request that was not returned
-        self._position = 0  # start of its next header
+        self._position = 0  # start of the next header of that request
         self._searched = 0  # from _position up to here, no end of line was found
         self._value = 0  # start of the value after the header that _bulk_length read last
         self._count = 0  # number of arguments that the request announced; 0 between requests
@@ -101,7 +101,7 @@ class Scanner:
         return self._size - self._begin
 
     def buffered(self) -> int:
-        """Return the number of bytes in the buffer: `unread`, and returned requests, such as the one that runs."""
+        """Return the number of bytes in the buffer: `unread` and those of requests that were returned."""
         return self._size
 
     def memory_bytes(self) -> int:
@@ -155,7 +155,7 @@ class Scanner:
         self._size = self._begin = self._position = self._searched = 0
 
     def _drop(self, dropped: int) -> None:
-        """Move the rest of the input to the front."""
+        """Drop the first ``dropped`` bytes and move the rest of the input to the front."""
         put_part(self.buffer, 0, self.buffer, dropped, self._size)
         self._size -= dropped
         self._begin = 0
@@ -201,7 +201,7 @@ class Scanner:
         return True
 
     def _refusal(self, text: str) -> ProtocolError:
-        """Return the error of this call of `next` and of all that follow."""
+        """Return the error that this call of `next` and all later calls raise."""
         self._error = text
         self._starts = self._ends = _NO_OFFSETS
         self._index = 0
@@ -215,7 +215,7 @@ class Scanner:
         room = len(starts)
         canonical = self._canonical
         while index < count:
-            # Reads most arguments at once. _bulk_length handles all others and errors.
+            # Reads most arguments in one call. _bulk_length handles all others and errors.
             found = scan_bulks(buffer, position, size, starts, ends, index, min(count, room))
             if found > index:
                 position = word_at(ends, found - 1) + 2
@@ -249,7 +249,7 @@ class Scanner:
         """Read ``*count``. Return False if the line is incomplete. A count below 1 is skipped."""
         buffer, position = self.buffer, self._position
         if position + 5 <= self._size:
-            # Most requests have one or two digits, which are read here at a third of the cost.
+            # Most counts have one or two digits, which are read here at a third of the cost.
             stop = position + 2
             first, second = buffer[position + 1] - _ZERO, buffer[stop] - _ZERO
             if 0 <= second <= 9 and self.authenticated:
@@ -325,7 +325,7 @@ class Scanner:
         except ProtocolError as error:
             raise self._refusal(str(error)) from None
         if words and words[0].upper() in _HTTP:
-            # A browser can be made to send these to a local port, and commands after them.
+            # A web page can make a browser send such a line to a local port, and commands after it.
             raise self._refusal("Protocol error: this is not a web server (HTTP request refused)")
         if len(words) > MAX_ARGUMENTS_BEFORE_AUTH and not self.authenticated:
             raise self._refusal("Protocol error: unauthenticated multibulk length")
@@ -337,7 +337,7 @@ class Scanner:
 
 
 def _strict_length(text: bytearray) -> int | None:
-    """Parse a decimal number as Redis's string2ll does: no sign but ``-``, no leading zero."""
+    """Parse a decimal number as Redis's string2ll does, without leading zeros or plus signs; None if invalid."""
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or len(digits) > 19 or (digits[0] == _ZERO and len(text) > 1):
         return None

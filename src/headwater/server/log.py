@@ -7,8 +7,8 @@ Rule 1. One record is one line, in either format. Control characters from client
         lines of a traceback are indented, so nothing that a client sends can end a line or forge one.
 Rule 2. A line that cannot be written is counted and never raises: a full disk under the log does not
         stop the store. When lines can be written again, a line reports the number of lost ones.
-Rule 3. `LogHandler.reopen` puts the new file behind the old descriptor in one step. It is safe in a
-        signal handler and in the middle of a line.
+Rule 3. `LogHandler.reopen` puts the new file behind the old descriptor in one step. Reopening is safe in a signal
+        handler and in the middle of a line.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _note(text: str) -> logging.LogRecord:
 
 
 def configure_logging(config: ProcessConfig) -> LogHandler:
-    """Send the log of this process to ``logfile``, or to standard error, from ``loglevel`` up.
+    """Send log records of ``loglevel`` and above to ``logfile`` or, if that is empty, to standard error.
 
     Raises `ConfigError` when the file cannot be opened.
     """

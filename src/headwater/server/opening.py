@@ -32,8 +32,8 @@ _NAMES_OF_REDIS = ("dbfilename", "appendfilename", "appenddirname")
 
 
 class Opening:
-    """A data directory that is being opened: ``config.dir``, or ``files``. With ``appendonly no`` and no
-    save points the node writes nothing to disk, and there is nothing to load.
+    """A data directory that is being opened: ``files`` or, if that is None, ``config.dir``. With ``appendonly no``
+    and no save points the node writes nothing to disk, and there is nothing to load.
 
     ``node`` exists from the start and can serve clients between the steps of `steps`, in the same thread. The
     constructor locks the directory and examines its files. It raises `StoreInUse`, `StoreUnusable`,
@@ -68,7 +68,7 @@ class Opening:
         progress.end()
         log_recovery(journal.recovery, keyspace)
         policy = self.node.services.config.journal_policy
-        if policy != journal.policy:  # CONFIG SET while it was loading
+        if policy != journal.policy:  # CONFIG SET changed it during the loading
             journal.set_policy(policy)
         self.node.load(keyspace, journal)
 
@@ -95,10 +95,10 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
 
 
 def open_past(config: Config, at_ms: int) -> tuple[Node, Files]:
-    """Return a node with the state that the store in ``config.dir`` had at ``at_ms``, Unix milliseconds, and the
-    files from which it reads, which the caller unlocks. The node refuses changes with READONLY, and its clock stands.
+    """Return a node with the state that the store in ``config.dir`` had at ``at_ms``, Unix milliseconds, and its
+    files, which the caller must unlock. The node refuses changes with READONLY, and its clock stands still.
 
-    Raises `StoreInUse`, `JournalDamaged`, and `StoreUnusable` without a store or if it does not reach back so far.
+    Raises `StoreInUse`, `JournalDamaged`, and `StoreUnusable` if the state at ``at_ms`` is not available.
     """
     files = DiskFiles(config.dir)
     files.lock_to_read()

@@ -3,9 +3,9 @@
     .headwater.conf.1f3a90cc2b.new ── write, fsync ──▶ rename ──▶ headwater.conf, fsync of the directory
 
 Rule 1. A crash leaves the old file or the new one, never a mixture or a part.
-Rule 2. Only the owner can read the new file while it is written. Then it gets the old file's owner,
-        group and permissions; without an old file it remains with its owner. If the group cannot be
-        set, its permissions are dropped.
+Rule 2. Only the owner can read the new file while it is written. Then the new file gets the old file's owner,
+        group and permissions; without an old file, only the owner can read it. If the group cannot be set, the
+        group gets no permissions.
 Rule 3. The new file is created, never opened: an existing file or symbolic link is not written to.
 Rule 4. The writer holds a lock on the new file. A file without a lock is left over from a crash; it
         is removed before the next replacement and at the next start. After an error it is removed
@@ -68,7 +68,7 @@ def _remove_if_free(path: Path) -> None:
 
 
 def _create_temporary(path: Path) -> tuple[Path, int]:
-    """Create an empty file in the same directory, locked and only for its owner."""
+    """Create an empty file in the directory of ``path``, locked and accessible only to its owner."""
     while True:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(5)}.new")
         descriptor = os.open(temporary, _CREATE, 0o600)

@@ -38,7 +38,7 @@ log = logging.getLogger("headwater.server")
 
 RESERVED_DESCRIPTORS = 64 + OPEN_FILES + THREADS
 """Number of file descriptors that clients cannot use: 64 for the journal, the listeners, the log, the helper of a
-checkpoint and Python itself; the files that stay open for reading, and one for each thread that reads another."""
+checkpoint and Python itself, others for files that stay open, and one for each thread that reads a file."""
 
 
 class Server:
@@ -127,8 +127,8 @@ class Server:
         log.info("listening at %s", " and ".join(self.addresses))
 
     async def load(self) -> bool:
-        """Replay the journal, and serve clients between its steps. Return whether the server is ready:
-        False if it is to stop."""
+        """Replay the journal in steps, and serve clients between them. Return True when the server is ready, False
+        if it is to stop."""
         assert self._opening is not None, "call start() first"
         try:
             for _ in self._opening.steps():
@@ -173,7 +173,7 @@ class Server:
         return 0 if failure is None else 1
 
     def _close_node(self) -> BaseException | None:
-        """Close the journal. Let the node write its remaining changes first, unless its state may be wrong."""
+        """Write the node's last changes, unless its state may be wrong. Close the journal. Return any failure."""
         if self._opening is None:
             return None
         failure: BaseException | None = None
@@ -214,7 +214,7 @@ def _tls_context(config: Config) -> ssl.SSLContext | None:
 
 
 Attend = Callable[[Server], AbstractContextManager[object]]
-"""Returns a context that is entered when the server listens, before its content is loaded, and left at its stop."""
+"""Returns a context that is entered when the server listens, before its content is loaded, and left at the end."""
 
 
 def run(config: Config, *, on_ready: Callable[[str], None], attend: Attend = nullcontext) -> int:

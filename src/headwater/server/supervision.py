@@ -92,7 +92,7 @@ class ServiceNotifier:
         if not self._is_ready:
             yield
             return
-        # CLOCK_MONOTONIC: Type=notify-reload compares it with the time of its signal.
+        # With Type=notify-reload, systemd compares this time with that of its signal.
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             yield

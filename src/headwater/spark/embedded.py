@@ -6,8 +6,8 @@
 
 An embedded store belongs to one process. Spark runs the source in other processes.
 
-Rule 1. Both sides use the same store: Spark reads at once what this process adds. The socket counts as
-        one more client, so the store stays open while Spark may read from it.
+Rule 1. Both sides use the same store: Spark can immediately read the entries that this process adds. The
+        socket counts as one more client, so the store stays open while Spark may read from it.
 Rule 2. The socket has mode 0600 and is in a new directory of mode 0700. No port is opened.
 Rule 3. The store is served on local[*] only: other machines cannot reach a socket in this file system.
 Rule 4. Serving ends with the block of `serving`, with Spark (`spark.stop()`) or with the process, and
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.spark")
 
 MAX_SOCKET_PATH_BYTES: Final = 103
-"""The smallest limit of sockaddr_un, without its final zero: 104 bytes on macOS, 108 on Linux."""
+"""Maximum length of a socket's path without its zero byte: sockaddr_un has 104 bytes on macOS, 108 on Linux."""
 
 _LOOK_SECONDS: Final = 1.0
-"""Time between two checks whether Spark has stopped; py4j has no notification for it."""
+"""Time between two checks whether Spark has stopped, in seconds; py4j does not report that."""
 
 _ENDING_SECONDS: Final = 10.0
 
 
 def is_embedded(url: str) -> bool:
-    """Return whether ``url`` names a store of one process.
+    """Return whether ``url`` names an embedded store.
 
     >>> is_embedded("headwater:///var/lib/orders"), is_embedded("redis://localhost")
     (True, False)
@@ -96,7 +96,7 @@ def refuse_cluster(url: str, master: str) -> None:
 
 
 def refuse_unserved(url: str) -> None:
-    """Raise `HeadwaterError` for an embedded url in a process of Spark: it is not served there."""
+    """Raise `HeadwaterError` if ``url`` is embedded: a process of Spark cannot open the driver's store."""
     if is_embedded(url):
         raise HeadwaterError(
             f"{_shown(url)} is a store within one process, and Spark runs the source in another. Read it "
@@ -118,7 +118,7 @@ def serving(url: str) -> Iterator[str]:
     ...         print(url.partition(":")[0], other.xlen("orders"))
     unix 1
 
-    The value is the store's ``unix://`` url, a socket that only this user can open. Raises the errors of
+    The value is a ``unix://`` url for the store; only this user can open its socket. Raises the errors of
     `headwater.connect`, and `ConfigError` for ``headwater://memory`` without a name.
     """
     served = _Served(url)
@@ -143,7 +143,7 @@ def _served(url: str, spark: SparkSession) -> str:
 
 
 def _end_all() -> None:
-    """Stop serving all stores of this process. A forked child must not end its parent's."""
+    """Stop serving all stores of this process. A forked child must not stop its parent's serving."""
     for served in list(_all_served.values()):
         served.end()
 
@@ -167,7 +167,7 @@ class _Served:
                 "Give it a name: headwater://memory/orders"
             )
         self.spark: SparkSession | None = None
-        """Serving ends when this session stops."""
+        """The session with which serving ends; None if serving does not depend on a session."""
         self.ended = False
         self._handle, options = open_embedded(url, None, None)
         try:
@@ -246,7 +246,7 @@ class _Served:
 class _Quiet(Driver):
     """A driver for a store that embedded clients use too.
 
-    Clients that the garbage collector finds during a turn are closed after it (client/reentrancy.py,
+    Clients that the garbage collector finds during a turn are closed after the turn (client/reentrancy.py,
     rule 2).
     """
 
@@ -269,7 +269,7 @@ def _driver(store: EmbeddedStore, stop: asyncio.Event) -> Driver:
 
 
 class _Watch:
-    """Ticks the driver at deadlines that other threads' turns set; the driver knows only its own."""
+    """Ticks the driver at deadlines set by other threads' turns; the driver knows only those of its own turns."""
 
     def __init__(
         self, store: EmbeddedStore, driver: Driver, loop: asyncio.AbstractEventLoop
@@ -281,7 +281,7 @@ class _Watch:
         self._look()
 
     def wake(self) -> None:
-        """Look again, because the next deadline is earlier. Called under the node's lock, from any thread."""
+        """Look again, because the next deadline is earlier. Any thread that has the node's lock may call this."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._look)
 

@@ -3,9 +3,9 @@
     orders = headwater.spark.read(spark, "orders", schema="order_id bigint, item string")
 
 Rule 1. Options are those of the source and the sink, in Python's spelling (``starting_id`` for
-        ``startingId``). An unknown option is an error that names the nearest known one.
-Rule 2. Values are Python's: a list, a dictionary for each stream, a datetime, a timedelta, a bool.
-        A value of another type is an error that names the option.
+        ``startingId``). An unknown option raises an error that names the nearest known one.
+Rule 2. Values are Python objects: a list, a dictionary with a value for each stream, a datetime, a timedelta,
+        a bool, and so on. A value of an unsupported type raises an error that names the option.
 Rule 3. A store of this process is served to Spark's processes, on local[*] only (embedded.py).
 """
 
@@ -44,20 +44,20 @@ def read(
     url: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Return a frame of the entries that ``stream`` holds when the frame is evaluated, as ``spark.read`` does.
+    """Return a frame of ``stream``, as ``spark.read`` does: the entries that it holds when it is evaluated.
 
         orders = read(spark, "orders", schema="order_id bigint, item string", starting_id="5-0")
         week = read(spark, ["eu", "us"], starting_timestamp=datetime(2026, 11, 16, tzinfo=UTC))
 
     - ``stream``: a name, a list of names or a pattern (``orders.*``); or ``streams_pattern``, a regular expression.
-    - ``schema``: a DDL text or a ``StructType``. Without one the columns are ``stream, id, timestamp,
+    - ``schema``: a DDL string or a ``StructType``. If None, the columns are ``stream, id, timestamp,
       fields``.
-    - ``url``: the url of a server or an embedded store; by default the environment variable ``HEADWATER_URL``.
-    - ``options``: the source's, in Python's spelling and with Python's values: docs/guide/spark.md,
-      docs/guide/notebooks.md. With ``archive``, Spark itself reads files whose columns have the types
-      of ``schema``, and pushes filters down to them; the order of rows is not defined.
+    - ``url``: the url of a server or an embedded store; by default that in the variable ``HEADWATER_URL``.
+    - ``options``: the source's options, in Python's spelling and with Python's values: docs/guide/spark.md,
+      docs/guide/notebooks.md. With ``archive``, Spark itself reads the files whose columns have the types of
+      ``schema``, and pushes filters down to these files. The order of the rows is then not defined.
 
-    Raises `DeclarationError` for an option that is unknown or wrong, and `HeadwaterError` for an embedded
+    Raises `DeclarationError` for an unknown option or a wrong value, and `HeadwaterError` for an embedded
     store on a cluster. When the frame is evaluated, Spark reports `DataLoss` and `DecodeError`.
     """
     texts = _source_options(spark, stream, url, options)
@@ -83,8 +83,8 @@ def read_stream(
 
         orders = read_stream(spark, "orders", group="tables", max_entries_per_trigger=100_000)
 
-    The arguments and errors are those of `headwater.spark.read`. With ``group`` the query reads as a member of a
-    consumer group.
+    Arguments and errors are the same as for `headwater.spark.read`. With ``group``, the query reads as a member
+    of that consumer group.
     """
     texts = _source_options(spark, stream, url, options)
     reader = spark.readStream.format("headwater").options(**texts)
@@ -103,9 +103,9 @@ def write(
         write(totals, "totals", maxlen=10_000)
         write(totals, stream_column="region")
 
-    Columns become fields; ``options`` are the sink's (docs/guide/spark.md). ``url`` and the errors are those of
-    `headwater.spark.read`. A task that Spark runs again adds its rows again; with ``txn_app_id`` and
-    ``txn_version`` they are added once.
+    Columns become fields; ``options`` are the sink's (docs/guide/spark.md). ``url`` and the errors are the same as
+    for `headwater.spark.read`. A task that Spark runs again adds its rows again, unless ``txn_app_id`` and
+    ``txn_version`` are set: each row is then added once.
     """
     texts = _sink_options(frame.sparkSession, stream, url, options, streaming=False)
     frame.write.format("headwater").mode("append").options(**texts).save()
@@ -128,14 +128,14 @@ def write_stream(
         query = write_stream(big_orders, "orders.big", checkpoint="checkpoints/big", interval=10)
         query.awaitTermination()
 
-    - ``checkpoint``: the query's directory, from which it continues after a restart.
+    - ``checkpoint``: the directory of the query's state, from which the query continues after a restart.
     - ``name``, ``output_mode``: as in Spark's ``queryName`` and ``outputMode``.
-    - ``available_now``: read the current entries, and end.
-    - ``interval``: the time between batches: seconds, a timedelta, or Spark's words such as ``"10 seconds"``.
-      By default, batches follow each other at once. Not together with ``available_now``.
+    - ``available_now``: if true, the query processes the rows that are available now, and ends.
+    - ``interval``: the time between the starts of batches, in seconds, as a timedelta or as Spark writes it
+      (``"10 seconds"``). By default, a batch starts when the one before ends. Excludes ``available_now``.
     - ``options``: the sink's (docs/guide/spark.md).
 
-    ``url`` and the errors are those of `headwater.spark.read`.
+    ``url`` and the errors are the same as for `headwater.spark.read`.
     """
     if available_now and interval is not None:
         raise DeclarationError(
@@ -205,7 +205,7 @@ def _place(stream: str | Sequence[str] | None, url: str | None) -> dict[str, str
 
 
 def option_texts(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, str]:
-    """Return options in the source's spelling, with their values as texts.
+    """Return options in the source's spelling, with their values as strings.
 
     >>> option_texts({"starting_id": {"eu": "5-0"}, "failOnDataLoss": False}, ["startingId", "failOnDataLoss"])
     {'startingId': '{"eu": "5-0"}', 'failOnDataLoss': 'false'}
@@ -237,14 +237,14 @@ def snake(name: str) -> str:
 
 
 def option_text(name: str, value: object) -> str:
-    """Return ``value`` as the text that the source parses.
+    """Return ``value`` as the string that the source parses.
 
     >>> option_text("starting_timestamp", dt.datetime(2026, 11, 21, 14, 30, tzinfo=dt.UTC))
     '2026-11-21T14:30:00+00:00'
     >>> option_text("stream", ["eu", "us"]), option_text("min_idle_time", dt.timedelta(seconds=30))
     ('["eu", "us"]', '30000')
 
-    A datetime without a zone is UTC, as in the source's own options.
+    A datetime without a time zone is UTC, as in the source's own options.
     """
     if isinstance(value, Mapping):
         return json.dumps({str(key): option_text(name, one) for key, one in value.items()})
@@ -269,7 +269,7 @@ _TEXTS: Final[tuple[tuple[type, Callable[[Any], str]], ...]] = (
     (dt.timedelta, lambda value: str(value // dt.timedelta(milliseconds=1))),
     (os.PathLike, os.fspath),
 )
-"""The order matters: a bool is an int, a `StreamID` is a tuple, a datetime is a date."""
+"""The function that converts each type. Order matters: a bool is an int, too, and a datetime is a date."""
 
 
 def _interval(value: float | str | dt.timedelta) -> str:

@@ -1,10 +1,10 @@
 """A SPARK_HOME for local masters in which Python's part of Spark is not in a zip file.
 
-Spark starts Python processes for each query: to find a source, to plan a batch, to read it. It puts its own
-``python/lib/pyspark.zip`` first on their path, and Python compiles every module that it imports from a zip
-file: 0.5 s of a process's 0.75 s of processor time. The directory that `spark_home` makes consists of links to
-pip's pyspark, except that ``python/lib/pyspark.zip`` is a directory with a link to the package, whose bytecode pip or
-the first import has stored.
+Spark starts Python processes for each query: to find a source, to plan a batch, to read the batch. Spark puts its
+own ``python/lib/pyspark.zip`` first on their path, and Python compiles every module that it imports from a zip
+file. Compiling takes 0.5 s of a process's 0.75 s of processor time. The directory that `spark_home` makes consists
+of links to pip's pyspark, but its ``python/lib/pyspark.zip`` is a directory with a link to the installed package.
+The bytecode of that package is already stored, by pip or by the first import.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwater.spark.launchers import cache
 
 
 def spark_home() -> Path | None:
-    """Return the directory; None if it cannot be made, and Spark should use the zip file.
+    """Return the directory, made if necessary; None if it cannot be made: Spark then uses the zip file.
 
     Source: pyspark/find_spark_home.py, which trusts SPARK_HOME.
     """
@@ -29,7 +29,7 @@ def spark_home() -> Path | None:
         return None  # a Spark that was not installed by pip
     try:
         links = _links(installed)
-        # Another version of pyspark has other links: a home that a session uses is not replaced.
+        # Another version of pyspark has other links and another name, so a home in use is not replaced.
         digest = hashlib.sha256(repr(sorted(links.items())).encode()).hexdigest()
         home = cache() / f"spark-{digest[:16]}"
         if not _is_complete(home, links):
@@ -69,7 +69,7 @@ def _is_complete(home: Path, links: dict[str, Path]) -> bool:
 
 def _make(home: Path, links: dict[str, Path]) -> None:
     home.parent.mkdir(parents=True, exist_ok=True)
-    # Made under another name and renamed: two sessions may start at once.
+    # Made under another name and then renamed, because two sessions may start at the same time.
     partial = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
     try:
         for name, target in links.items():

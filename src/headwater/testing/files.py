@@ -1,11 +1,11 @@
 """A directory in memory that can crash: an equivalent of `headwater.journal.disk.files.DiskFiles`.
 
-Rule 1. Synced data survive a crash. Of other data, any part may survive: each write completely, torn at
-        any byte or not at all, independently of the others; and each created, changed or removed name,
-        or not. Only `sync` makes bytes durable, and only `sync_directory` names.
+Rule 1. Synced data survive a crash. Each other write may survive completely, torn at any byte or not at all,
+        independently of the others. Likewise, each created, changed or removed name may survive or not.
+        Only `sync` makes bytes durable, and only `sync_directory` makes names durable.
 Rule 2. After a failed `sync`, the affected bytes can still be read but will never become durable,
         even if `sync` is called again; some of them may be durable already. Linux behaves like this.
-Rule 3. A failed write has written the first half.
+Rule 3. A write that fails has written the first half of its data.
 Rule 4. Every operation except reading adds a line to `transcript`, so that a missing fsync is visible as a
         difference from a test's expected text.
 """
@@ -39,8 +39,8 @@ class _Fault:
 
 
 class MemoryReads:
-    """`headwater.journal.disk.reads.FileReads` of `CrashableFiles`. If ``cold`` is set, nothing counts as
-    cached. ``failing`` are positions of files that cannot be read (EIO)."""
+    """`headwater.journal.disk.reads.FileReads` of `CrashableFiles`. If ``cold`` is true, no byte counts as
+    cached. ``failing`` holds file names with positions at which a read fails with EIO."""
 
     def __init__(self, files: CrashableFiles) -> None:
         self.cold = False
@@ -67,9 +67,9 @@ class MemoryReads:
 class CrashableFiles:
     """`headwater.journal.disk.files.Files` in memory.
 
-    ``capacity`` limits the bytes of all files together, like a full disk. ``on_operation`` is called with the
-    line of each operation before it takes effect: at that moment `crash_images` returns the states
-    that a crash may leave.
+    ``capacity`` is the maximum total size of all files in bytes; None means unlimited. ``on_operation`` is called
+    with the transcript line of each operation before the operation takes effect. It may call `crash_images` for
+    the states that a crash at that moment may leave.
 
     >>> files = CrashableFiles()
     >>> files.lock(); files.create("a", 4); files.sync("a"); files.sync_directory()
@@ -143,7 +143,7 @@ class CrashableFiles:
         """Do nothing: no other process writes here."""
 
     def unlock_images(self) -> None:
-        """Do nothing, as `lock_images`."""
+        """Do nothing, like `lock_images`."""
 
     def removable(self) -> AbstractContextManager[bool]:
         return nullcontext(True)
@@ -161,7 +161,7 @@ class CrashableFiles:
         return memoryview(bytes(data[offset:] if limit < 0 else data[offset : offset + limit]))
 
     def part(self, name: str, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes from ``offset`` on, or fewer if the file ends before."""
+        """Return ``length`` bytes starting at ``offset``, or fewer if the file ends earlier."""
         with self._mutex:
             return bytes(self._file(name).content[offset : offset + length])
 
@@ -262,8 +262,8 @@ class CrashableFiles:
             yield image
 
     def all_crash_images(self) -> Iterator[CrashableFiles]:
-        """Yield every combination of complete writes and names; and for each write every torn version,
-        without the bytes before or after the tear, together with all other writes."""
+        """Yield every combination of complete writes and names. Then tear each write at every byte: yield it with
+        only the bytes before and only the bytes after the tear, while all other writes and names are complete."""
         pending = len(self._writes) + len(self._namings)
         assert 2**pending <= _MOST_SUBSETS, f"{pending} pending changes have too many combinations"
         cut = len(self._writes)
@@ -301,7 +301,7 @@ class CrashableFiles:
 
     @staticmethod
     def _torn(write: Write, random: Random, *, loss: float = 0.5) -> Ranges:
-        """Return a random part of a write: all, nothing, one side of any byte, or some of its sectors."""
+        """Return a random part of a write: all, nothing, its beginning, its end, or some of its sectors."""
         if write.data is None:
             return write.whole() if random.random() >= loss else []
         size = len(write.data)
@@ -358,7 +358,7 @@ class CrashableFiles:
 
 
 def _read_into(content: bytes, data: memoryview, offset: int) -> int:
-    """Copy ``content`` from ``offset`` into ``data``, like `headwater.journal.disk.system.read_into`."""
+    """Copy ``content``, starting at ``offset``, into ``data``, like `headwater.journal.disk.system.read_into`."""
     part = content[offset : offset + len(data)]
     data[: len(part)] = part
     return len(part)
@@ -377,7 +377,7 @@ Ranges = list[tuple[int, int]]
 
 @dataclass(eq=False)
 class CrashableFile:
-    """A file: a read returns ``content``, and ``durable`` is certain to survive a crash."""
+    """A file. A read returns ``content``; only ``durable`` is certain to survive a crash."""
 
     content: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
@@ -385,8 +385,8 @@ class CrashableFile:
 
 @dataclass(eq=False)
 class Write:
-    """Bytes that are not yet durable. If ``data`` is None, space is allocated up to ``offset``, or with
-    ``cuts`` the file is shortened to it."""
+    """A change of a file that is not yet durable. If ``data`` is None, the change extends the file to
+    ``offset`` bytes or, with ``cuts``, shortens the file to ``offset`` bytes."""
 
     file: CrashableFile
     offset: int
@@ -412,7 +412,7 @@ class Write:
 
 @dataclass(eq=False)
 class Naming:
-    """Gives ``file`` the name ``new`` and removes the name ``old``. Each may be None."""
+    """Gives ``file`` the name ``new`` and removes the name ``old``. A name that is None is left out."""
 
     file: CrashableFile | None
     new: str | None

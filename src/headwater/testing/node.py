@@ -20,7 +20,7 @@ from headwater.testing.replies import Reply, ReplyReader
 Word = bytes | str | int
 
 _FILE_BYTES = 1024 * 1024
-"""Size of a journal file. With the real size every test would allocate 128 MiB."""
+"""Size of a journal file. With the server's default, every test would allocate 128 MiB."""
 
 
 def request(words: tuple[Word, ...]) -> bytes:
@@ -33,8 +33,8 @@ def request(words: tuple[Word, ...]) -> bytes:
 
 
 class LocalStore:
-    """A node with a journal in memory. ``journaled=False`` stores nothing, which is faster. With ``cold``
-    entries are stored on disk as soon as possible, and entries on disk are not in memory.
+    """A node with a journal in memory. ``journaled=False`` stores nothing, which is faster. With ``cold``, entries
+    are moved to `files` as soon as possible, and reads of them wait as for a disk.
 
     >>> store = LocalStore()
     >>> client = store.client()
@@ -65,22 +65,22 @@ class LocalStore:
         return self.node.services.settings
 
     def client(self, *, resp: int = 2, kind: str = "embedded") -> LocalClient:
-        """Open a connection. With ``kind`` ``tcp`` it is the user ``default``, to whom ACL rules apply."""
+        """Open a connection. With ``kind="tcp"`` its user is ``default``, to whom ACL rules apply."""
         return LocalClient(self, resp, kind)
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock and run everything that is due."""
+        """Advance the clock by ``seconds`` and run everything that is due."""
         self.clock.advance(seconds)
         self.node.tick()
 
     def seconds_ahead(self) -> float:
-        """Return the seconds until the node's next deadline. Fails if it has no deadline."""
+        """Return the seconds until the node's next deadline. The node must have a deadline."""
         deadline = self.node.next_deadline()
         assert deadline is not None, "nothing is due: the store would wait for ever"
         return max(0.0, deadline - self.clock.monotonic())
 
     def crash(self) -> None:
-        """Lose power and start again with the data on disk. All connections are lost."""
+        """Simulate a loss of power, and start again with the data that survive. All connections are lost."""
         assert self.files is not None, "the store has no journal"
         (self.files,) = self.files.crash_images(seed=0, count=1)
         self.node = self._open()
@@ -100,7 +100,7 @@ class LocalStore:
             journal.close()
 
     def use_disk(self) -> None:
-        """Store the blocks that may be stored, and end the commands that wait for the disk (``cold``)."""
+        """Store all blocks that can be stored, and complete the commands that wait for the disk (``cold``)."""
         node = self.node
         while node.sealer.has_work():
             node.sealer.work()
@@ -108,14 +108,14 @@ class LocalStore:
             with node.lock:
                 node.sealer.take_turn()
             if len(node.sealer.done) == done:
-                break  # the node is poisoned, or its journal full
+                break  # the node is poisoned, or its journal is full
         while node.blocked.cold_reads:
             node.blocked.cold_reads.wait_until_idle()
             node.tick()
 
     def _open(self) -> Node:
         node = self._new_node()
-        # The test's thread alone changes the state, so it may look at it at any time.
+        # The test's thread alone changes the state, so the sealer may read the state at any time.
         node.sealer.takes_turns, node.sealer.threaded = False, not self.cold
         if isinstance(self.files, CrashableFiles):
             self.files.reads.cold = self.cold
@@ -154,13 +154,13 @@ class LocalClient:
             self._store.use_disk()
 
     def reply(self) -> Reply | None:
-        """Return the next reply; None if the command blocks."""
+        """Return the next reply; None if the command is blocked."""
         with self._node.lock:  # a thread of the test may run turns, too
             self._reader.feed(self.session.output.take_bytes())
         return self._reader.next()
 
     def __call__(self, *words: Word) -> Reply:
-        """Send a command and return its reply, which must be available at once."""
+        """Send a command and return its reply. The command must not block."""
         self.send(*words)
         found = self.reply()
         assert found is not None, f"{words!r} blocks; use send() and reply()"

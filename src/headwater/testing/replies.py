@@ -1,6 +1,6 @@
 """Replies as values that preserve all differences on the wire: kinds of nil, kinds of strings, order.
 
-redis-py converts a map to a dictionary and every nil to None. A comparison of servers must tell them apart.
+redis-py converts a map to a dictionary and every nil to None, which hides differences between servers.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Push(NamedTuple):
 
 
 class Verbatim(NamedTuple):
-    """A text of RESP3 with a format of three letters."""
+    """A verbatim string of RESP3. ``form`` is its format, three letters."""
 
     form: bytes
     text: bytes
 
 
 Reply = bytes | int | float | bool | list["Reply"] | Nil | Simple | Failure | Map | Push | Verbatim
-"""Bulk strings are bytes, integers int, arrays and sets lists."""
+"""A reply. Bulk strings are bytes, integers are int, arrays and sets are lists."""
 
 
 class ReplyReader:
@@ -71,7 +71,7 @@ class ReplyReader:
         self.buffer += data
 
     def next(self) -> Reply | None:
-        """Remove the next complete reply from the buffer and return it; None if it is incomplete."""
+        """Remove the next reply from the buffer and return it; None if the reply is incomplete."""
         try:
             value, end = _parse(self.buffer, 0)
         except _NotWhole:

@@ -36,11 +36,11 @@ from headwater.server.running import Server
 from headwater.testing.clock import ManualClock
 
 START_SECONDS = 30.0
-"""Maximum time until a server is ready. A busy machine needs most of a second."""
+"""Maximum time until a server is ready, in seconds. A busy machine needs most of a second."""
 
 
 class ServerFailed(HeadwaterError):
-    """A server did not become ready. The text has its status and its standard error."""
+    """A server did not become ready. The message contains the exit status and the standard error."""
 
     def __init__(self, status: int | None, said: str) -> None:
         super().__init__(f"the server ended with status {status}: {said.strip()}")
@@ -53,8 +53,8 @@ class ServerFailed(HeadwaterError):
 class ServerProcess:
     """``headwater serve`` as a child process. `server_process` creates, starts and stops one.
 
-    ``flags`` are those of the command line; ``environment`` is added to that of this process. A restarted
-    server has the same port and the same data.
+    ``flags`` are arguments of ``headwater serve``. The variables in ``environment`` are added to those of this
+    process. A restarted server has the same port and the same data.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ServerProcess:
     ) -> None:
         self.flags = list(flags)
         self.directory = directory
-        """The directory of its data, the log of its standard error, and its unix socket, if any."""
+        """The directory that contains the data directory and ``log``, the server's standard error."""
         self.environment = environment or {}
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_line = ""
@@ -87,13 +87,13 @@ class ServerProcess:
 
     @property
     def unix_url(self) -> str:
-        """The URL of the unix socket. Needs ``--unixsocket``."""
+        """The URL of the unix socket. The server must have been started with ``--unixsocket``."""
         assert self.unixsocket is not None, "start it with --unixsocket"
         return f"unix://{self.unixsocket}"
 
     @property
     def tls_url(self) -> str:
-        """The URL for TLS. Needs ``--tls-port`` and a certificate."""
+        """The URL for TLS. The server must have been started with ``--tls-port`` and a certificate."""
         assert self.tls_port, "start it with --tls-port"
         return f"rediss://127.0.0.1:{self.tls_port}"
 
@@ -128,7 +128,7 @@ class ServerProcess:
         return self.process
 
     def start(self) -> None:
-        """Start the process and wait until it is ready. Raises `ServerFailed` if it ends instead."""
+        """Start the process and wait until it is ready. Raises `ServerFailed` if it does not become ready."""
         process = self.launch()
         self.ready_line = _first_line(process)
         if not self.ready_line:
@@ -143,12 +143,12 @@ class ServerProcess:
                 self.port = int(address.rpartition(":")[2])
 
     def log(self, *, begin: int = 0) -> str:
-        """Return the standard error from byte ``begin`` on, including that of earlier starts."""
+        """Return the standard error of all starts, from byte ``begin`` to the end."""
         return (self.directory / "log").read_bytes()[begin:].decode(errors="replace")
 
     def wait(self, *, within: float = START_SECONDS) -> int:
-        """Wait up to ``within`` seconds for the process to end. Return the exit status, negative for a
-        signal."""
+        """Wait until the process has ended, and return its exit status: -N if signal N ended it. Raises
+        `subprocess.TimeoutExpired` after ``within`` seconds."""
         assert self.process is not None, "call start() first"
         status = self.process.wait(within)
         if self.process.stdout is not None:
@@ -168,7 +168,7 @@ class ServerProcess:
         assert self.process is not None, "call start() first"
         if self.process.poll() is None:
             if number != signal.SIGKILL:
-                self.resume()  # a stopped process receives no other signal
+                self.resume()  # a suspended process does not handle other signals
             self.process.send_signal(number)
         return self.wait()
 
@@ -177,7 +177,7 @@ class ServerProcess:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue after `ServerProcess.pause`, with SIGCONT."""
+        """Resume the process after `ServerProcess.pause`, with SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
 
@@ -194,11 +194,11 @@ def server_process(
             server.start()
             assert client.xlen("orders") == 1
 
-    The value is a `ServerProcess` that accepts connections. ``flags`` are those of ``headwater serve``;
-    ``environment`` is added to that of this process. Without a ``directory`` the data are in a temporary one,
-    which is removed at the end. Raises `ServerFailed` if the server does not start.
+    The value is a `ServerProcess` that accepts connections. ``flags`` are arguments of ``headwater serve``.
+    The variables in ``environment`` are added to those of this process. If ``directory`` is None, a temporary
+    directory is used and removed at the end. Raises `ServerFailed` if the server does not start.
     """
-    # A short path, because that of a unix socket has at most 107 bytes.
+    # A short prefix, because the path of a unix socket has at most 107 bytes.
     own = Path(tempfile.mkdtemp(prefix="hw-")) if directory is None else directory
     server = ServerProcess(*flags, directory=own, environment=environment)
     try:
@@ -212,7 +212,7 @@ def server_process(
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:
-    """Return the line that a starting server prints; empty if it ends or does not print one in time."""
+    """Return the line that a server prints when it is ready; empty if the server ends or exceeds the time."""
     assert process.stdout is not None
     descriptor, line = process.stdout.fileno(), b""
     deadline = time.monotonic() + START_SECONDS
@@ -228,8 +228,8 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
 
 
 class ServerThread:
-    """A server in a thread of this process, so that a test can advance its clock. Created by
-    `server_thread`."""
+    """A server in a thread of this process, so that a test can advance the server's clock. `server_thread`
+    creates one."""
 
     def __init__(
         self,
@@ -264,13 +264,13 @@ class ServerThread:
 
     @property
     def tls_url(self) -> str:
-        """The URL for TLS. Needs the ``tls_…`` settings."""
+        """The URL for TLS. The server's config must have ``tls_…`` settings."""
         assert self.config.tls_port, "give it a tls_port"
         return f"rediss://127.0.0.1:{self.config.tls_port}"
 
     def start(self) -> None:
-        """Start the server and wait until it listens. Raises `ListenError` and the errors of opening a
-        store."""
+        """Start the server and wait until it listens. Raises `ListenError` if it cannot listen, and the errors
+        of opening a store."""
         self._thread.start()
         self._started.result(START_SECONDS)
 
@@ -296,8 +296,8 @@ class ServerThread:
         asyncio.run_coroutine_threadsafe(call(), loop).result(START_SECONDS)
 
     def advance(self, seconds: float) -> None:
-        """Advance the server's `ManualClock` by ``seconds``. Everything due has run when this returns, and
-        its replies are sent."""
+        """Advance the server's `ManualClock` by ``seconds``. When this method returns, everything due has run
+        and the replies are sent."""
         clock = self.clock
         assert isinstance(clock, ManualClock), "give server_thread a ManualClock to advance"
 
@@ -340,9 +340,9 @@ def server_thread(
     ...     print(client.exists("session"))
     0
 
-    The value is a `ServerThread`. The server has no journal unless ``config`` says otherwise. ``clock`` is a
-    `ManualClock` or, by default, the system's. ``files`` is the disk of the journal, such as
-    ``headwater.testing.files.CrashableFiles``; ``make`` creates the event loop.
+    The value is a `ServerThread`. Without ``config`` and ``files`` the server has no journal. ``clock`` is a
+    `ManualClock` or, by default, the system's clock. ``files`` replaces the journal's disk, for example with
+    ``headwater.testing.files.CrashableFiles``. ``make`` creates the event loop.
     """
     config = config if config is not None else Config(port=0, appendonly=files is not None, save=())
     server = ServerThread(config, clock=clock, files=files, make=make)

@@ -3,13 +3,13 @@
 app        App: declares consumers, runs them, publishes; app_declaring has its decorators
 declare    the declarations of an application, and the objects that its handlers get
 store      connections to the store, clocks, waiting
-leases     renews the leases of a process, which shows that it lives
+leases     renews the leases of a process, to show that the process is alive
 settle     results, acknowledgements, retries and dead letters
-observe    counters, logs, telemetry, health; tracing has spans of OpenTelemetry
+observe    counters, logs, telemetry, health; tracing makes spans of OpenTelemetry
 run        slots, threads, pools of processes, batches, limits, expiry
 read       reading and claiming, in order where declared
 publish    publishing, now or later
-running    all consumers of a process; loop runs one of them and makes its stages
+running    runs all consumers of a process; loop runs one consumer and makes its stages
 process    the processes of ``headwater work``
 testing    App.test(), on a clock that tests advance
 """

@@ -58,7 +58,7 @@ class App(AppDeclaring):
 
     - ``url``: the store, as `headwater.connect` takes it: ``redis://``, ``rediss://``, ``unix://``,
       ``redis+cluster://``, ``redis+sentinel://``, ``headwater:///path`` or ``headwater://memory``. The
-      default is the environment variable ``HEADWATER_URL``, or ``redis://localhost:6379`` without it.
+      default is the environment variable ``HEADWATER_URL``, or ``redis://localhost:6379`` if it is not set.
     - ``name``: the name of the app in logs and errors.
     - ``grace``: maximum time for running handlers to end after `App.stop` or SIGTERM.
     - ``middleware``: `Middleware` instances, the outermost first.
@@ -115,9 +115,9 @@ class App(AppDeclaring):
         `App.stop`, running handlers may end within the grace time, and all other entries are handed back.
 
         The worker waits for a store that is unreachable, full, or in a failover. Raises `HeadwaterError` if
-        the app has no consumer or is already running; at the start, errors that waiting does not resolve,
-        such as a wrong password or a different ``claim_after`` in the group; `StartFailed` if a dependency or
-        a function of `App.on_start` fails; `TaskEnded` if a part of the worker ends. ``reports`` is for
+        the app has no consumer or is already running; `StartFailed` if a dependency or a function of
+        `App.on_start` fails; `TaskEnded` if a part of the worker ends; and at the start, errors that waiting does
+        not resolve, such as a wrong password or a different ``claim_after`` in the group. ``reports`` is for
         ``headwater work``.
         """
         if not self.consumers:
@@ -167,7 +167,7 @@ class App(AppDeclaring):
                 )
 
     def stop(self) -> None:
-        """Ask `App.run` to end. After a second call it no longer waits for running handlers.
+        """Ask `App.run` to end. After a second call, `App.run` no longer waits for running handlers.
 
         Call it in the event loop's thread, as asyncio's signal handlers do.
         """

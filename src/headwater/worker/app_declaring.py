@@ -62,8 +62,8 @@ class AppDeclaring(AppPublishing):
         has returned, and delivers it again if it raised; see `Dead` and `Again` for other outcomes.
 
         ``options`` are those of `ConsumerOptions`; ``group`` is required. Raises `DeclarationError` for
-        options that contradict each other, for a parameter without a value, and for a second handler of
-        the same stream and group. Source: the command pages of XREADGROUP, XACK and XAUTOCLAIM.
+        options that contradict each other, for a parameter of the function that would get no value, and for a
+        second handler of the same stream and group. Source: the command pages of XREADGROUP, XACK and XAUTOCLAIM.
         """
         check_stream(stream, "@app.consumer")
         known(options, ConsumerOptions)
@@ -140,10 +140,10 @@ class AppDeclaring(AppPublishing):
         ... async def sweep(tick: Tick) -> None:
         ...     print("sweep of", tick.time)
 
-        The times are the multiples of the interval since 1970: ``"5m"`` is at 12:00, 12:05, 12:10. Each call is a
-        message, a *tick*, of the stream ``shop.sweep``. It is added once, by the first worker after it is due by
-        the clock of the store. It is retried and becomes a dead letter like other messages. The function gets a
-        `Tick` if it has a parameter for one.
+        The times are the multiples of the interval since 1970: with ``"5m"``, 12:00, 12:05, 12:10. Each call is a
+        message, a *tick*, in the stream ``shop.sweep``. When the tick is due by the clock of the store, the first
+        worker to notice adds it, once. A tick is retried and becomes a dead letter like other messages. The
+        function gets a `Tick` if it has a parameter for one.
 
         ``options`` are those of `ScheduleOptions`. Raises `DeclarationError` for an interval shorter than 100 ms,
         and what `App.consumer` raises.
@@ -162,9 +162,9 @@ class AppDeclaring(AppPublishing):
         ...     print("the day that ended before", tick.time)
 
         The expression has five fields: minute, hour, day of the month, month, day of the week. With six fields,
-        the first is the second. When clocks change, an expression with a fixed minute and hour runs once a day:
-        instead of a skipped time at the change, and at the first of a time that occurs twice. Others follow the
-        time that has really passed. Everything else is as with `App.every`.
+        the first is the second. When clocks change, an expression with a fixed minute and hour still runs once
+        that day: at the change if its time is skipped, and at the first occurrence if its time occurs twice. Other
+        expressions follow the time that has really passed. Everything else is as with `App.every`.
 
         ``options`` are those of `ScheduleOptions`. Raises `DeclarationError` for an invalid expression or time
         zone, and what `App.consumer` raises.

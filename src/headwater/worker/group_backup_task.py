@@ -1,6 +1,6 @@
 """Writes the backups of a process's groups (`membership.backup_writer`), and its reports for `explain`: hanging
 handlers and large transfers (`reports.hung`), expired entries (`reports.expired`), and for ordered consumers the
-entries that wait for their key (`reports.held`). One task does so for all consumers, in few requests."""
+entries that wait for their key (`reports.held`). One task writes for all consumers, in few requests."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from headwater.worker.store.waiting import cancelled
 log = logging.getLogger("headwater.worker")
 
 LOOK_SECONDS = 0.25
-"""Minimum interval at which the task looks for due backups, in seconds. All due ones are written together."""
+"""Minimum interval at which the task looks for due backups, in seconds. It writes all due backups together."""
 
 TOGETHER = 200
-"""Maximum number of groups that are backed up in one request, so that the event loop and other requests go on."""
+"""Maximum number of groups that are backed up in one request, so that other work need not wait long."""
 
 
 class GroupBackups:
@@ -176,7 +176,7 @@ class BackedUp:
         return done.again_ms / 1000
 
     def failed(self, session: GroupSession, error: Exception) -> None:
-        """Process the error of a round. Raises an error that is not the store's."""
+        """Handle the error of a round. Raises the error if it is not one of the store."""
         member = session.member
         what = remedy(error, Step.READ)
         if what is Remedy.END:
@@ -199,8 +199,8 @@ class BackedUp:
             )
 
     def _say(self, member: Member) -> Operation[None]:
-        """Write that every slot hangs, the transfers under way, and the entries that wait for their key, if there are
-        any now or were the last time."""
+        """Write the reports: hanging slots, transfers under way, and entries that wait for their key. A report
+        that is empty and was empty the last time is not written."""
         for n, (found, write) in enumerate(self._reports):
             report = found()
             if report or self._said[n]:
@@ -208,7 +208,7 @@ class BackedUp:
             self._said[n] = bool(report)
 
     def _say_expired(self, member: Member) -> Operation[None]:
-        """Write the number of entries that have expired since the last time."""
+        """Write the number of entries that have expired since the last report."""
         (dropped, dead), now = self._said_expired, (self._expiry.dropped, self._expiry.dead)
         if now != self._said_expired:
             self._said_expired = now

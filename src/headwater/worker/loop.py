@@ -6,10 +6,10 @@
 Each stage is made after the next one, which it gets in its constructor. Parts that follow an entry in other stages
 use hooks (`settle/scope.py`).
 
-Rule 1. A consumer never owns more than ``prefetch`` entries, and without that option hardly more than its slots can
-        begin to handle at once (`Room`).
+Rule 1. A consumer never owns more than ``prefetch`` entries. Without that option it owns few more than its slots
+        can begin to handle immediately (`Room`).
 Rule 2. If one of its tasks ends without having been stopped, the consumer ends with an error that names the task.
-        So it never seems to run without working.
+        So a consumer never seems to run without working.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Loop:
         if isinstance(handling, BatchHandling):
             run = handling.run_batch
             return BatchPool(size, run, hurry, changes, fresh, hold, consumer=consumer)
-        # No other process may run what an ordered consumer has read.
+        # Another process must not run an entry that an ordered consumer has read.
         held = hold if consumer.order_by is None else None
         return Pool(size, handling.run, hurry, changes, fresh, held)
 
@@ -249,7 +249,7 @@ class Loop:
         )
 
     def _slot_is_free(self) -> bool:
-        """Return whether a slot is free, and no handler runs whose entry this process has lost."""
+        """Return whether a slot is free and this process still owns the entry of every running handler."""
         running = self.pool.running
         threads = sum(owned.in_thread for owned in running)
         return (
@@ -291,7 +291,7 @@ class Loop:
         )
 
     def transfers(self) -> str:
-        """Return a text about the large reply and results that are under way; empty if none are."""
+        """Return a text about the large replies and results that are under way; empty if nothing is."""
         sending = self.in_flight.settler.under_way()
         found = [self.fetcher.large_reply(), f"it sends {sending}" if sending else ""]
         return "; ".join(filter(None, found))
@@ -328,7 +328,7 @@ class Loop:
     # --- start and stop ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start all tasks, and with them reading."""
+        """Start all tasks, including the one that reads."""
         name = self.scope.name
         self._begin_to_renew()
         self._joining = asyncio.create_task(self._back_up_once_joined(), name=f"{name} joining")
@@ -376,7 +376,7 @@ class Loop:
         self.failed.exception()  # retrieved here, because asyncio would log it if the loop closed first
 
     def _end_process(self, why: Exception) -> None:
-        """Make the process end with this error, after a graceful stop."""
+        """Make the process stop gracefully and then end with this error."""
         if not self.failed.done():
             self.failed.set_exception(why)
             self.failed.exception()  # as in `_broken`
@@ -444,7 +444,7 @@ class Loop:
     # --- for another consumer's suspect -------------------------------------------------------------
 
     async def pause(self) -> None:
-        """Stop reading, end handlers, and own no entry, for the suspect of another consumer. See `Quarantine`."""
+        """Stop reading, and return when no handler runs and no entry is owned. For another consumer's suspect."""
         self.admission.paused = True
         await self.fetcher.quieten()
         self.in_flight.hand_back(self.in_flight.unbegun())

@@ -42,8 +42,8 @@ OVERRUN_SECONDS = 2.0
 def unique_name() -> str:
     """Return a consumer name that no other process has or had: host, pid, and a random word.
 
-    If a name were reused after a crash, the new process would count as the owner of the entries of the crashed
-    one, and nobody would claim them.
+    If a name were reused after a crash, the new process would count as the owner of the crashed process's
+    entries, and other workers would not claim them.
     """
     host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())
     return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -54,7 +54,7 @@ def _error(future: asyncio.Future[None]) -> BaseException | None:
 
 
 class Surroundings(NamedTuple):
-    """The surroundings in which the consumers of a process run: store, clock and source of chance."""
+    """The store, the clock and the source of chance for the consumers of a process."""
 
     connections: Connections
     clock: Timers
@@ -135,8 +135,8 @@ class Running:
         )
 
     def _consumer_name(self, consumer: Consumer) -> str:
-        """Return the name of the process, so that one command can read several streams. A second consumer of a group
-        in this process, as after `replace`, has another name."""
+        """Return the consumer name of the process. Its consumers share the name, so that one command can read
+        several streams. A second consumer of a group in this process, as after `replace`, gets another name."""
         group = (consumer.stream.name, consumer.group)
         if group in self._named:
             return unique_name()
@@ -160,7 +160,7 @@ class Running:
         )
 
     async def open(self) -> bool:
-        """Open the dependencies and run ``on_start``. Return False if a stop was requested meanwhile. Raises
+        """Open the dependencies and run ``on_start``. Return False if a stop was requested. Raises
         `StartFailed`."""
         opening = asyncio.ensure_future(self._open())
         wanted = asyncio.ensure_future(self._wanted.wait())
@@ -228,7 +228,7 @@ class Running:
         await self._parts.connections.close()
 
     def _start_for_suspects(self) -> None:
-        """Start the consumers of groups that have a suspect, in the quarantine process. Others need no connection."""
+        """Start the consumers of groups that have a suspect, in the quarantine process. Others do not connect."""
         for consumer, loop in self.loops.items():
             group = (consumer.stream.name, consumer.group)
             if (
@@ -239,7 +239,7 @@ class Running:
                 loop.start()
 
     def _backups_ended(self, task: asyncio.Task[None]) -> None:
-        """End all consumers with an error if the task ended without having been stopped."""
+        """End all consumers with an error if the backup task ended without having been stopped."""
         if self._backing_up is task:
             for loop in self.loops.values():
                 loop.broken(task.get_name(), None if task.cancelled() else task.exception())
@@ -258,7 +258,7 @@ class Running:
         return delays.cause() or next(filter(None, transfers), None)
 
     def _handlers(self) -> list[tuple[str, Owned]]:
-        """Return the handlers that run or have just ended, each with its name."""
+        """Return the name and the entry of each handler that runs or has just ended."""
         return [
             (loop.consumer.name, owned)
             for loop in [*self.loops.values()]
@@ -266,7 +266,7 @@ class Running:
         ]
 
     def replace(self, consumer: Consumer) -> Loop:
-        """Abandon the consumer's loop as a crash would, and start another one. Return the abandoned one."""
+        """Abandon the consumer's loop as a crash would, and start a new loop. Return the abandoned loop."""
         abandoned = self.loops[consumer]
         abandoned.abandon()
         self.loops[consumer] = self._loop(consumer)
@@ -274,7 +274,7 @@ class Running:
         return abandoned
 
     def ask_to_stop(self) -> None:
-        """Request a stop, so that `until_stopped` returns. A second request ends the waiting for handlers."""
+        """Request a stop, so that `until_stopped` returns. A second request also ends the wait for handlers."""
         if self._wanted.is_set():
             self._at_once.set()
         self._wanted.set()
@@ -298,7 +298,7 @@ class Running:
             raise TaskEnded(f"{lifespan.get_name()} ended without having been stopped")
 
     def failures(self) -> list[asyncio.Future[None]]:
-        """Return the futures that get the errors that waiting does not resolve."""
+        """Return the futures that get errors which waiting does not resolve."""
         return [*(loop.failed for loop in self.loops.values()), self.scheduler.failed]
 
     async def stop(self, grace: float) -> None:

@@ -1,11 +1,11 @@
 """Publishes scheduled messages when they are due, for every stream that an app's consumers use, and adds ticks.
 
     Scheduler ── checks every second which streams have scheduled messages
-        └── Serving, one for each: read ──▶ delay until due, or publish ──▶ read
+        └── Serving, one per stream: read ──▶ delay until due, or publish ──▶ read
 
-Rule 1. A stream costs one EXISTS a second until a message is scheduled for it, and a connection with a blocked
-        read from then on.
-Rule 2. An error of the store does not end the worker. The scheduler waits, and the messages are late.
+Rule 1. Until a message is scheduled for a stream, it costs one EXISTS a second. Then it costs a connection with a
+        blocked read.
+Rule 2. An error of the store does not end the worker. The scheduler waits, and the messages are published late.
 Rule 3. All entries of a read are settled before the next read, so they need no lease renewal.
 """
 
@@ -58,12 +58,12 @@ DEADLINE_SECONDS = 10.0
 """Maximum time to wait for a reply, in seconds."""
 
 LEAVING_SECONDS = 2.0
-"""Maximum time at a stop for settling the entries of the last read, in seconds. Then another worker claims them."""
+"""Maximum seconds at a stop for settling the entries of the last read. Another worker claims unsettled ones."""
 
 
 def served_streams(consumers: Sequence[Consumer]) -> list[str]:
-    """Return the streams whose scheduled messages the workers of these consumers publish: those that they read,
-    and those to which they publish results."""
+    """Return the streams whose scheduled messages the workers of these consumers publish: those that the
+    consumers read, and those to which they publish results."""
     streams = [consumer.stream for consumer in consumers if consumer.schedule is None]
     streams += [consumer.into for consumer in consumers if consumer.into is not None]
     return list(dict.fromkeys(part.name for stream in streams for part in stream.parts))
@@ -112,7 +112,7 @@ class Scheduler:
         self._begin(who, Ticking(schedule, client, self._clock).run(), name=who)
 
     async def stop(self) -> None:
-        """Stop publishing. The entries of the last read are settled, and the consumers removed."""
+        """Stop publishing, after settling the entries of the last read and removing the consumers."""
         self._end()
         serving = list(self._serving.values())
         await ended(list(self._tasks.values()))
@@ -178,7 +178,7 @@ class Scheduler:
                     self._begin(stream, serving.run())
                 await sleep(self._clock, LOOK_SECONDS, upkeep=True)
                 if self._clock.monotonic() >= renew_at:
-                    # An open connection would never show that the address leads to another server now.
+                    # With an open connection, a changed target of the address would never be noticed.
                     renew_at = self._clock.monotonic() + RENEW_SECONDS
                     for connection in {self._shared.of(stream) for stream in self._streams}:
                         connection.renew()
@@ -186,7 +186,7 @@ class Scheduler:
             self._connections.availability.left(who)
 
     async def _used(self, streams: Sequence[str]) -> list[str]:
-        """Return those of ``streams`` that have scheduled messages."""
+        """Return the streams among ``streams`` that have scheduled messages."""
         nodes: dict[SharedConnection, list[str]] = {}
         for stream in streams:
             nodes.setdefault(self._shared.of(stream), []).append(stream)
@@ -207,8 +207,8 @@ class Scheduler:
 
 
 class Serving:
-    """Publishes the scheduled messages of one stream. ``client`` is for commands that must not wait for the
-    blocked read."""
+    """Publishes the scheduled messages of one stream. ``client`` sends the commands that must not wait for
+    the blocked read."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class Serving:
         )
 
     def _handled(self, reader: MemberReader, handled: Handled) -> None:
-        """Expect the next due entry, and log the messages that were refused."""
+        """Note when the next entry is due, and log the messages that the store refused."""
         if handled.next_ms is not None:
             reader.expect(self._clock.monotonic() + handled.next_ms / 1000)
         for refusal in handled.refused:
@@ -326,7 +326,7 @@ class Serving:
 
 
 def _pause(connections: Connections, who: str, error: Exception, pause: Pause) -> float:
-    """Return the seconds to wait after ``error``. Raises it if it does not come from the store."""
+    """Return the seconds to wait after ``error``. Raises ``error`` if it does not come from the store."""
     if remedy(error, Step.READ) is Remedy.END and not isinstance(error, HeadwaterError):
         raise error
     seconds = pause.next()

@@ -5,8 +5,8 @@
         t.advance("31s")
         assert t.deliveries(bill) == [1]
 
-Rule. The worker runs only during a call, in an event loop that belongs to the object. Each call returns when the
-worker is idle, as the calls of `AppTest` do.
+Rule. The worker runs only during a call, in an event loop that belongs to the `SyncAppTest`. Each call returns
+when the worker is idle, as the calls of `AppTest` do.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class SyncAppTest:
     ...     print(t.deliveries(bill), t.pending(bill))
     [1] {}
 
-    The worker runs only during a call. With pytest, the fixture `headwater_worker` makes this object. Entering it
-    raises `HeadwaterError` in a thread that runs an event loop, and if the app is already running.
+    The worker runs only during a call. With pytest, the fixture `headwater_worker` makes this object. Entering
+    the object raises `HeadwaterError` in a thread that runs an event loop, and if the app is already running.
     """
 
     look: redis.Redis

@@ -9,7 +9,7 @@
 Nothing is mocked: the loop, its settlements and leases are the ones used in production, and the store is
 Headwater's engine without a socket. Only the clock belongs to the test.
 
-Rule 1. Each call returns when the worker is idle, so that only time can make it do more.
+Rule 1. Each call returns when the worker is idle: it does nothing more until time passes.
 Rule 2. Time passes only in `advance`, and everything that becomes due happens in order. ``asyncio.sleep`` in
         a handler uses another clock, which tests do not advance.
 Rule 3. A crash differs from a killed process only in this: the handler's ``finally`` blocks run.
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     import redis
 
 ROUNDS = 3
-"""Number of turns of the event loop with nothing ready after which the worker counts as idle."""
+"""Number of turns of the event loop without a ready callback after which the worker counts as idle."""
 
 EXACT_SECONDS = 60.0
-"""Seconds for which `AppTest.advance` runs everything at its time, even upkeep such as the renewal of leases."""
+"""Seconds for which `AppTest.advance` runs everything on time, even upkeep such as the renewal of leases."""
 
 MOST_LEAP_SECONDS = 3600.0
-"""Maximum time in seconds that `AppTest.advance` lets pass while only upkeep is due. Then each upkeep runs once."""
+"""Maximum seconds by which `AppTest.advance` leaps if only upkeep is due. Then each upkeep runs once."""
 
 Handler = Callable[..., Any]
 
@@ -80,8 +80,8 @@ class AppTest:
     Time passes only in `AppTest.advance`; ``asyncio.sleep`` in a handler uses another clock, which tests do not
     advance.
 
-    Entering it raises `HeadwaterError` if the app is already running. While it is entered, `Stream.send` and
-    `App.send` publish to its store.
+    Entering this object raises `HeadwaterError` if the app is already running. Inside the block, `Stream.send`
+    and `App.send` publish to the store in memory.
     """
 
     look: redis.Redis
@@ -169,7 +169,7 @@ class AppTest:
             self._abandoned.append(self._the_running().replace(consumer))
 
     async def advance(self, duration: str | timedelta) -> None:
-        """Let time pass, such as ``"31s"`` or ``"24h"``. Everything that becomes due happens in order, at its time.
+        """Let time pass, such as ``"31s"`` or ``"24h"``. Everything that becomes due happens in order, on time.
 
         Upkeep that the worker only repeats while nothing happens, such as the renewal of leases, runs less often
         after the first minute.

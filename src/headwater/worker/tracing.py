@@ -40,7 +40,7 @@ T = TypeVar("T")
 MOST = 10_000
 
 _handled: ContextVar[Context | None] = ContextVar("headwater_handled", default=None)
-"""The context of the delivery that this task handles or has just handled. Its results are sent in this context."""
+"""The context of the delivery that this task handles or has just handled. The results are sent in this context."""
 
 
 class Tracing(Middleware):
@@ -120,8 +120,8 @@ class Tracing(Middleware):
 
 
 def _keep(kept: dict[tuple[str, str, str], T], key: tuple[str, str, str], value: T) -> None:
-    """Keep a value until its delivery is settled, but only for the last `MOST` deliveries, because a delivery that
-    another worker owns is never settled here."""
+    """Keep a value until its delivery is settled, but only for the last `MOST` deliveries: an entry that another
+    worker owns is never settled here."""
     kept[key] = value
     if len(kept) > MOST:
         del kept[next(iter(kept))]

@@ -52,7 +52,7 @@ class AsyncClusterClient(OneNodeOnly, AsyncClient):  # type: ignore[misc]  # red
             return await perform(self.calls.redirected(args, options, error))
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
-        """Close the connections to all nodes. An error of one of them is raised after all are closed."""
+        """Close the connections to all nodes. If one fails to close, its error is raised after all are closed."""
         async with AsyncExitStack() as closing:
             closing.push_async_callback(super().aclose, close_connection_pool)
             for client in self.calls.take_nodes():

@@ -53,7 +53,7 @@ def connect(
     >>> asyncio.run(main())
     1
 
-    Do not await the call itself. For an embedded store it reads the whole journal before it returns, and
-    the store's commands, fsyncs included, run in the event loop's thread.
+    Do not await the call itself. For an embedded store, the call reads the whole journal before it returns.
+    The store's commands, including fsyncs, run in the event loop's thread.
     """
     return open_client(CLASSES, url, node=node, clock=clock, options=options)

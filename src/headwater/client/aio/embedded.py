@@ -3,8 +3,8 @@
     redis.asyncio.Redis ─ AsyncEmbeddedPool ─ AsyncEmbeddedConnection ┬ EmbeddedWriter ─ EmbeddedStore
                                                                       └ StreamReader ◀─ replies
 
-Rule 1. Writing runs the turn, its fsync included, in the event loop's thread. Nothing is awaited, so
-        no other task runs between a request and its commit.
+Rule 1. Writing runs the turn, including its fsync, in the event loop's thread. Nothing is awaited, so
+        other tasks do not run between a request and its commit.
 Rule 2. Only the loop's thread feeds its stream reader. Output of a turn in another thread is handed to
         the loop's thread and stays in order with the output of the loop's turns.
 Rule 3. A reader that has paused reading is not fed until it resumes.
@@ -43,7 +43,7 @@ class Backpressure:
 
     def resume_reading(self) -> None:
         self.paused = False
-        # Feed it later: now, the reader is about to wait and would miss the data.
+        # Feed the reader later. At this point it is about to wait and would miss the data.
         asyncio.get_running_loop().call_soon(self._feed)
 
     def _feed(self) -> None:
@@ -68,7 +68,7 @@ class EmbeddedWriter(EmbeddedTransport):
         if runs_here(self._loop):
             self._feed()
         else:
-            with suppress(RuntimeError):  # the loop is closed and nothing reads any more
+            with suppress(RuntimeError):  # the loop is closed, and nothing reads the output
                 self._loop.call_soon_threadsafe(self._feed)
 
     def _feed(self) -> None:
@@ -87,10 +87,10 @@ class EmbeddedWriter(EmbeddedTransport):
         self._send(chunks)
 
     async def drain(self) -> None:
-        """Do nothing: `writelines` has run the turn and nothing is buffered."""
+        """Do nothing, because `writelines` has run the turn, and nothing is buffered."""
 
     def close(self) -> None:
-        """End the session, with its blocked command, watched keys and queued commands."""
+        """End the session, including its blocked command, watched keys and queued commands."""
         self._timer.stop(self)
         super().close()
 
@@ -98,7 +98,7 @@ class EmbeddedWriter(EmbeddedTransport):
         return self._session.closed
 
     async def wait_closed(self) -> None:
-        """Do nothing: `close` is immediate."""
+        """Do nothing, because `close` is immediate."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._store.address if name == "peername" else default
@@ -122,7 +122,7 @@ class AsyncEmbeddedConnection(AsyncGuardedConnection):
         return [("store", self.host), ("db", self.db)]
 
     async def connect_check_health(self, *args: Any, **kwargs: Any) -> None:
-        self._handle.check()  # raised from `_connect`, the error would be retried
+        self._handle.check()  # redis-py would retry after an error of `_connect`
         await super().connect_check_health(*args, **kwargs)
 
     async def _connect(self) -> None:
@@ -149,8 +149,8 @@ class AsyncEmbeddedPool(PoolOfStore, ConnectionPool):
 
 # --- one timer for each pair of event loop and store ----------------------------------------------
 #
-# The timer runs as long as a connection of its loop is open. Any thread may bring a deadline forward; only the loop's
-# thread sets the timer.
+# The timer runs as long as a connection of its loop is open. Any thread may bring a deadline forward, but only the
+# loop's thread sets the timer.
 
 
 class LoopTimer:
@@ -172,7 +172,7 @@ class LoopTimer:
         self._set()
 
     def stop(self, writer: object) -> None:
-        """Remove ``writer``, which was closed. Without open connections the timer is turned off."""
+        """Remove ``writer``, which was closed. When no connection is open, the timer is turned off."""
         self.writers.discard(id(writer))
         if not self.writers:
             self._set()
@@ -183,8 +183,8 @@ class LoopTimer:
         self.writers.discard(id(writer))
 
     def wake(self) -> None:
-        """Set the timer again, because the next deadline is earlier than before. Called under the node's
-        lock, in any thread."""
+        """Set the timer again, because the next deadline is earlier than before. The caller must
+        hold the node's lock. Any thread may call this."""
         if runs_here(self.loop):
             self._set()
             return
@@ -220,7 +220,7 @@ class LoopTimer:
 
 
 def timer_of(store: EmbeddedStore) -> LoopTimer:
-    """Return the timer of ``store`` in the running loop; make it if it does not exist."""
+    """Return the timer of ``store`` in the running loop. Make the timer if it does not exist."""
     loop = asyncio.get_running_loop()
     timer: LoopTimer | None = store.loop_timers.get(id(loop))
     if timer is None or timer.loop is not loop:

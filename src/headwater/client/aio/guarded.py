@@ -26,7 +26,7 @@ from headwater.client.silence import LARGE, Silence
 T = TypeVar("T")
 
 _PACKED = frozenset((bytes, str, int))
-"""Types that hiredis packs as redis-py does, in addition to every subclass of str. redis-py rejects bool."""
+"""Types that hiredis packs as redis-py does, besides subclasses of str. redis-py rejects a bool."""
 
 
 class AsyncGuardedRetry(GuardedPolicy, Retry):
@@ -91,8 +91,8 @@ class AsyncGuardedConnection(Guarded, AbstractConnection):
         await self._write([command] if isinstance(command, bytes) else command)
 
     async def _write(self, chunks: Sequence[bytes]) -> None:
-        """Write as redis-py does, but without `asyncio.wait_for`: it makes a task for each write, and on
-        Python 3.11 it loses a cancellation that arrives when the write has just ended."""
+        """Write as redis-py does, but without `asyncio.wait_for`: that function makes a task for each write,
+        and on Python 3.11 loses a cancellation that arrives when the write has just ended."""
         writer = self._writer
         assert writer is not None, "the caller has connected"
         size = sum(map(len, chunks))

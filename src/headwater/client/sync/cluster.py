@@ -55,7 +55,7 @@ class ClusterClient(OneNodeOnly, Client):
     def each_primary(self, ask: Callable[[Client], T]) -> list[T]:
         """Ask the cluster for its primaries, and return what ``ask`` returns for each.
 
-        Raises redis-py's errors; after a lost connection the next call asks other nodes first.
+        Raises redis-py's errors. After a lost connection, the next call asks other nodes first.
         """
         found = []
         for node, client in run(self.calls.primaries()):
@@ -67,7 +67,7 @@ class ClusterClient(OneNodeOnly, Client):
         return found
 
     def close(self) -> None:
-        """Close the connections to all nodes. An error of one of them is raised after all are closed."""
+        """Close the connections to all nodes. If one fails to close, its error is raised after all are closed."""
         with ExitStack() as closing:
             closing.callback(super().close)
             for client in self.calls.take_nodes():

@@ -60,10 +60,10 @@ def connect(
       ``ssl_…``.
 
     A command that may have run is not sent again, unless it is a read, XACK, or XADD with an idempotent
-    id; the error says that it may have run. The client retries to connect for about four seconds. A reply
-    may take ``socket_timeout`` seconds (30) longer than BLOCK.
+    id. The error says that the command may have run. The client retries to connect for about four seconds.
+    A reply may take ``socket_timeout`` seconds (default 30) longer than BLOCK.
 
-    Raises `ConfigError` if the url does not name a store; for a directory `StoreInUse`, `StoreUnusable`
-    and `JournalDamaged`. A lost connection raises redis-py's errors. See docs/guide/client.md.
+    Raises `ConfigError` if the url does not name a store. For a directory, raises `StoreInUse`,
+    `StoreUnusable` and `JournalDamaged`. A lost connection raises redis-py's errors. See docs/guide/client.md.
     """
     return open_client(CLASSES, url, node=node, clock=clock, options=options)

@@ -5,8 +5,8 @@
                                                       recv:    takes delivered output, or waits
 
 Rule 1. `EmbeddedSocket` behaves as redis-py expects of a socket: timeouts, partial reads, end of
-        stream as ``b""``. It has no file descriptor; where redis-py would use one,
-        `EmbeddedConnection` overrides the method.
+        stream as ``b""``. It has no file descriptor. `EmbeddedConnection` overrides the methods in
+        which redis-py would use one.
 Rule 2. One thread at a time reads a socket. Any thread may deliver to it, and close it.
 """
 
@@ -43,7 +43,7 @@ class EmbeddedSocket(EmbeddedTransport):
         super().__init__(handle)
 
     def wake(self) -> None:
-        """Wake the waiting thread, if any; called under the node's lock."""
+        """Wake the waiting thread, if any. Called under the node's lock."""
         if self._waits:
             self._condition.notify_all()
 
@@ -146,7 +146,7 @@ class EmbeddedConnection(GuardedConnection):
 
     @property
     def host(self) -> str:
-        """The store's address, in the place of a server's host."""
+        """The store's address, instead of a server's host."""
         return self._address
 
     @host.setter
@@ -163,7 +163,7 @@ class EmbeddedConnection(GuardedConnection):
         return self._address
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: FBT002
-        # redis-py passes one item to one `sendall`, so that a pipeline is one turn with one fsync.
+        # redis-py calls `sendall` once per item, so pass one item: a pipeline is one turn with one fsync.
         chunks = [command.encode()] if isinstance(command, str) else command
         super().send_packed_command([chunks], check_health)
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 SENT_AT_ONCE: Final = 16 * 1024
-"""Size of a socket's send buffer, in bytes, by tcp_wmem's default (tcp(7)). A smaller command fits at once."""
+"""Size of a socket's send buffer, in bytes, by tcp_wmem's default (tcp(7)). A smaller command fits as a whole."""
 
 
 class GuardedRetry(GuardedPolicy, Retry):

@@ -1,8 +1,8 @@
-"""A client of the node that owns one key. It does what a cluster's client refuses: WATCH, transactions, raw replies.
+"""A client of the node that owns one key. Unlike a cluster's client, it has WATCH, transactions and raw replies.
 
-Rule 1. Each new connection asks the cluster for the owner, so reconnecting follows a moved slot and a failover.
-Rule 2. After a redirection the next command connects again. The caller receives the redirection: it means that
-        the command did not run.
+Rule 1. Each new connection asks the cluster for the owner, so reconnecting follows moved slots and failovers.
+Rule 2. After a redirection, the next command connects again. The caller receives the redirection, which means
+        that the command did not run.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from headwater.client.primary import Primary
 
 
 class MovingConnection(Connection):
-    """A connection that is opened again for the next command after one of ``errors``, which tell that it is to the
-    wrong server."""
+    """A connection that is opened again for the next command after one of ``errors``. They show that the server is
+    the wrong one."""
 
     errors: ClassVar[tuple[type[Exception], ...]]
     _wrong = False

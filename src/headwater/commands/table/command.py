@@ -58,12 +58,12 @@ class Command:
     name of its function.
 
     ``name`` is lower case; that of a subcommand includes its container's: ``xgroup|create``. ``arity`` includes
-    the name; if negative, it is a minimum. ``flags`` and ``tips`` are words separated by spaces. ``keys`` are
-    specifications separated by commas (`KeySpec.parse`). ``syntax`` is the part after the name
-    (`headwater.commands.syntax`). ``acl`` names categories in addition to those that the flags imply; the default
-    is the group's, none for a container without flags. ``finder`` names a function of `headwater.commands.key_specs`, for keys that specifications
-    cannot describe. ``requires`` names a module without which the command is unknown. A container has
-    ``subcommands``; COMMAND is the only container that also has a function.
+    the name; if negative, it is a minimum. ``flags`` and ``tips`` are separated by spaces, the specifications in
+    ``keys`` by commas (`KeySpec.parse`). ``syntax`` is the part after the name (`headwater.commands.syntax`).
+    ``acl`` names categories in addition to those that the flags imply; the default is the group's, none for a
+    container without flags. ``finder`` names a function of `headwater.commands.key_specs`, for keys that
+    specifications cannot describe. ``requires`` names a module without which the command is unknown. A container
+    has ``subcommands``; COMMAND is the only container that also has a function.
 
     >>> get = Command("get", arity=2, flags="readonly fast", keys="RO access 1", group="string",
     ...     since="1.0.0", summary="Reads a string.", syntax="key", run="values.strings.get")

@@ -1,4 +1,4 @@
-"""Conditions on the value of a string, for SET (IFEQ, IFNE, IFDEQ, IFDNE) and DELEX, and the digest they compare.
+"""Conditions on a string's value, for SET (IFEQ, IFNE, IFDEQ, IFDNE) and DELEX, and the digest that they compare.
 
 Source: Redis's command pages (8.4). The digest is the 64-bit XXH3, as 16 hexadecimal digits.
 """
@@ -39,7 +39,7 @@ def _digest(value: bytes) -> bytes:
 
 
 def digest(call: Call) -> None:
-    """DIGEST key → the digest of a string, nil without a key."""
+    """DIGEST key → the digest of a string, nil if the key does not exist."""
     value = reading(call, call.arguments.bytes(1), bytes)
     call.reply.bulk_or_nil(None if value is None else _digest(value))
 

@@ -14,7 +14,7 @@ from headwater.resp.arguments import parse_integer
 
 
 def _read(call: Call) -> dict[bytes, bytes]:
-    """Return the hash at argument 1, for a command that only reads; empty without a key."""
+    """Return the hash at argument 1, for a command that only reads; empty if the key does not exist."""
     return reading(call, call.arguments.bytes(1), dict) or {}
 
 
@@ -101,7 +101,7 @@ def hmget(call: Call) -> None:
 
 
 def hgetall(call: Call) -> None:
-    """HGETALL key → a map of fields and values, empty without a key."""
+    """HGETALL key → a map of fields and values, empty if the key does not exist."""
     current = _read(call)
     call.reply.map(len(current))
     for field, value in current.items():
@@ -110,12 +110,12 @@ def hgetall(call: Call) -> None:
 
 
 def hkeys(call: Call) -> None:
-    """HKEYS key → the fields, empty without a key."""
+    """HKEYS key → the fields, empty if the key does not exist."""
     call.reply.bulks(list(_read(call)))
 
 
 def hvals(call: Call) -> None:
-    """HVALS key → the values, empty without a key."""
+    """HVALS key → the values, empty if the key does not exist."""
     call.reply.bulks(list(_read(call).values()))
 
 
@@ -125,7 +125,7 @@ def hstrlen(call: Call) -> None:
 
 
 def hlen(call: Call) -> None:
-    """HLEN key → the number of fields, 0 without a key."""
+    """HLEN key → the number of fields, 0 if the key does not exist."""
     call.reply.integer(len(_read(call)))
 
 

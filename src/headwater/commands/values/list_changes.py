@@ -35,7 +35,7 @@ def lset(call: Call) -> None:
 
 def lrem(call: Call) -> None:
     """LREM key count element → the number of removed elements. Removes the first ``count`` elements that equal
-    ``element``, the last ones if ``count`` is negative, all if it is 0."""
+    ``element``, the last ones if ``count`` is negative, all if ``count`` is 0."""
     arguments = call.arguments
     count = arguments.integer(2)
     if count == MIN_I64:

@@ -42,8 +42,8 @@ def _push(call: Call, *, left: bool) -> None:
 
 
 def lpop(call: Call) -> None:
-    """LPOP key [count] → the first element, removed; with ``count`` an array of the first ones. Nil
-    without a key."""
+    """LPOP key [count] → the first element, removed; with ``count`` an array of the first ones. Nil if the key
+    does not exist."""
     _pop(call, "lpop", left=True)
 
 
@@ -76,7 +76,7 @@ def _pop(call: Call, command: str, *, left: bool) -> None:
 
 
 def _take(call: Call, key: bytes, current: deque[bytes], count: int, *, left: bool) -> list[bytes]:
-    """Remove and return ``count`` elements from one end. The list has at least ``count``."""
+    """Remove and return ``count`` elements from one end. The list must have at least ``count``."""
     taken = list(islice(current if left else reversed(current), count))
     if taken:
         call.admit(HEADROOM + len(key))
@@ -87,7 +87,7 @@ def _take(call: Call, key: bytes, current: deque[bytes], count: int, *, left: bo
 
 def blpop(call: Call) -> Wait | None:
     """BLPOP key [key …] timeout → [key, first element] of the first list that exists; the element is removed. Waits
-    up to ``timeout`` seconds for a list, without limit if it is 0. Nil at the timeout."""
+    up to ``timeout`` seconds for a list, or without limit if ``timeout`` is 0. Nil at the timeout."""
     return _pop_or_wait(call, left=True)
 
 
@@ -157,5 +157,5 @@ def lindex(call: Call) -> None:
 
 
 def llen(call: Call) -> None:
-    """LLEN key → the number of elements, 0 without a key."""
+    """LLEN key → the number of elements, 0 if the key does not exist."""
     call.reply.integer(len(reading(call, call.arguments.bytes(1), deque) or ()))

@@ -22,7 +22,7 @@ from headwater.commands.values.typed import reading
 T = TypeVar("T", dict[bytes, bytes], set[bytes])
 
 _WHOLE: Final = 512
-"""Approximate minimum number of names in a part. With a COUNT of 10, a million names would take 100,000 calls."""
+"""Approximate minimum number of names in a part. A million names in parts of 10 would take 100,000 calls."""
 
 _PARTS: Final = 256
 """Half of the maximum number of parts of a value."""

@@ -11,7 +11,7 @@ from headwater.engine.keyspace.events import SET
 
 
 def _read(call: Call) -> set[bytes]:
-    """Return the set at argument 1, for a command that only reads; empty without a key."""
+    """Return the set at argument 1, for a command that only reads; empty if the key does not exist."""
     return reading(call, call.arguments.bytes(1), set) or set()
 
 
@@ -40,7 +40,7 @@ def srem(call: Call) -> None:
 
 
 def smembers(call: Call) -> None:
-    """SMEMBERS key → the members, unordered; empty without a key."""
+    """SMEMBERS key → the members, unordered; empty if the key does not exist."""
     current = _read(call)
     call.reply.set(len(current))
     for member in current:
@@ -62,5 +62,5 @@ def smismember(call: Call) -> None:
 
 
 def scard(call: Call) -> None:
-    """SCARD key → the number of members, 0 without a key."""
+    """SCARD key → the number of members, 0 if the key does not exist."""
     call.reply.integer(len(_read(call)))

@@ -180,12 +180,12 @@ def setnx(call: Call) -> None:
 
 
 def get(call: Call) -> None:
-    """GET key → the string, nil without a key."""
+    """GET key → the string, nil if the key does not exist."""
     call.reply.bulk_or_nil(reading(call, call.arguments.bytes(1), bytes))
 
 
 def getdel(call: Call) -> None:
-    """GETDEL key → the string; nil without a key. Deletes the key."""
+    """GETDEL key → the string; nil if the key does not exist. Deletes the key."""
     key = call.arguments.bytes(1)
     value = reading(call, key, bytes)
     if value is not None:
@@ -195,8 +195,8 @@ def getdel(call: Call) -> None:
 
 
 def getex(call: Call) -> None:
-    """GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST] → the string; nil without a key. Changes or removes the
-    expiry."""
+    """GETEX key [EX s|PX ms|EXAT s|PXAT ms|PERSIST] → the string; nil if the key does not exist. Changes or
+    removes the expiry."""
     arguments, key = call.arguments, call.arguments.bytes(1)
     options = _Options(arguments, 2, (b"PERSIST",))
     value = reading(call, key, bytes)
@@ -282,7 +282,7 @@ def append(call: Call) -> None:
 
 def write_part(call: Call, key: bytes, at: int, part: bytes, event: bytes) -> None:
     """Write ``part`` into a string from byte ``at`` on, and reply with the new length. Keeps no reference to the
-    string, so that it can be changed in place."""
+    string, so that the string can be changed in place."""
     if at + len(part) > MAX_BULK_BYTES:
         raise CommandError(TOO_LONG)
     prepare_text(call, key, part)
@@ -313,7 +313,7 @@ def change_string(call: Call, key: bytes, value: bytes, event: bytes) -> None:
 
 
 def strlen(call: Call) -> None:
-    """STRLEN key → the length of the string, 0 without a key."""
+    """STRLEN key → the length of the string, 0 if the key does not exist."""
     call.reply.integer(len(reading(call, call.arguments.bytes(1), bytes) or b""))
 
 

@@ -19,12 +19,12 @@ TEXT_BYTES = 4
 
 
 def reading(call: Call, key: bytes, kind: type[T]) -> T | None:
-    """Return the value at ``key`` for a command that only reads. Raises WRONGTYPE if it is not of type ``kind``."""
+    """Return the value at ``key``, or None, for a command that only reads. Raises WRONGTYPE for other types."""
     return _checked(call.read(key), kind)
 
 
 def writing(call: Call, key: bytes, kind: type[T]) -> T | None:
-    """Return the value at ``key`` for a command that may write. Raises WRONGTYPE if it is not of type ``kind``."""
+    """Return the value at ``key``, or None, for a command that may write. Raises WRONGTYPE for other types."""
     return _checked(call.lookup(key), kind)
 
 
@@ -54,7 +54,7 @@ def _prepare(call: Call, key: bytes, size: int) -> None:
 
 
 def changed(call: Call, key: bytes, kind: int, event: bytes, changes: int) -> None:
-    """Count ``changes`` of ``key`` and record the event; also ``del`` if its value became empty and so was deleted."""
+    """Count ``changes`` of ``key`` and record the event; also ``del`` if the value is empty and was deleted."""
     call.modified(key, changes)
     call.notify(kind, event, key)
     value = call.db.values.get(key)

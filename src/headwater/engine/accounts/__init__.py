@@ -1,5 +1,5 @@
 """The memory that keys, values and Redis's nodes take (INFO memory, MEMORY USAGE, maxmemory).
 
-Only sums and weights: the owner of the memory reports each change here. It imports no other room. Start with
-memory_account.py.
+It contains only sums and weights: the owner of the memory reports each change here. It imports no other package of
+the engine. Start with memory_account.py.
 """

@@ -6,11 +6,11 @@
     tables, and empty  counted when they are asked for (memory_totals.py)
     streams and groups
 
-Rule 1. An object that books has ``booked``, the bytes that are in the account for it, and `book`, which
-        compares them with its present size in constant time. Bulk changes may call `book` once at their end.
-Rule 2. The constants are those of the compiled package on a 64-bit system, with the overhead of the allocator.
-Rule 3. An unlinked stream or group leaves the account when it is freed (garbage.py), a string, list, set or
-        hash at once.
+Rule 1. An object that books has ``booked``, the number of its bytes in the account, and `book`, which adds
+        the difference to its present size in constant time. Bulk changes may call `book` once at their end.
+Rule 2. The constants apply to the compiled package on a 64-bit system. They include the allocator's overhead.
+Rule 3. An unlinked stream or group leaves the account when it is freed (garbage.py). A string, list, set or
+        hash leaves it immediately.
 
 For a state above 256 MB, the account is within a tenth of the memory that the process takes.
 """
@@ -60,7 +60,7 @@ _TEXT_BYTES = 48
 """The header of a bytes object, 33 bytes, rounded to the allocator's 16."""
 
 _SAMPLE = 1000
-"""Maximum number of members of a value that are measured. The others are assumed to be like them."""
+"""Maximum number of members of a value that are measured. The others count with the average of these."""
 
 
 class MemoryAccount:
@@ -109,7 +109,7 @@ def sampled(values: Collection[T], weight: Callable[[T], int]) -> int:
 
 
 def table_bytes(table: dict[Any, Any]) -> int:
-    """Return the memory of a dictionary without its keys and values. An empty one first frees its table."""
+    """Return the memory of a dictionary without its keys and values. Frees the table of an empty dictionary."""
     if not table:
         table.clear()
     return sys.getsizeof(table)

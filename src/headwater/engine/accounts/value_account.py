@@ -3,8 +3,8 @@
     sizes   key ──▶ bytes of its list, set or hash, with all that it contains
     bytes   all keys and values of the database, except streams
 
-Rule 1. The account of a string follows from the string. That of a list, set or hash is counted, so that
-        removing, moving or copying a large one takes constant time.
+Rule 1. The size of a string follows from the string. The size of a list, set or hash is kept in ``sizes``, so
+        that removing, moving or copying a large one takes constant time.
 Rule 2. Each function below, apart from `places_of`, changes a value and returns its growth in bytes.
 """
 
@@ -21,11 +21,11 @@ UNCOUNTED = -1
 
 _FEW = 4
 """Maximum number of texts that are removed from a list one by one, which moves the texts between them and the nearer
-end. For more, all texts from the last of them to the nearer end are taken out, and those that stay are put back."""
+end. For more, all texts from the last one to the nearer end are taken out, and those that stay are put back."""
 
 
 class ValueAccount:
-    """The account of a database, part of that of its keyspace.
+    """The account of a database, which is part of the account of its keyspace.
 
     >>> account = ValueAccount(MemoryAccount())
     >>> account.place(b"orders:count", b"10", UNCOUNTED)
@@ -39,7 +39,7 @@ class ValueAccount:
         self.bytes = 0
 
     def place(self, key: bytes, value: object, size: int) -> None:
-        """Count a new key with its value. ``size`` is that of a list, set or hash, or `UNCOUNTED`."""
+        """Count a new key with its value. ``size`` is the size of a list, set or hash, or `UNCOUNTED`."""
         total = text_bytes(key)
         if isinstance(value, bytes):
             total += text_bytes(value)
@@ -84,7 +84,7 @@ def update_hash(value: dict[bytes, bytes], pairs: Sequence[tuple[bytes, bytes]])
 
 
 def remove_fields(value: dict[bytes, bytes], fields: Sequence[bytes]) -> int:
-    """Remove those of ``fields`` that a hash has."""
+    """Remove ``fields`` from a hash. Ignore fields that it does not have."""
     grown = -getsizeof(value)
     for field in fields:
         old = value.pop(field, None)
@@ -114,7 +114,7 @@ def shorten_list(value: deque[bytes], count: int, *, left: bool) -> int:
 
 
 def set_text(value: deque[bytes], index: int, text: bytes) -> int:
-    """Replace a text of a list."""
+    """Replace the text at ``index`` of a list."""
     grown = text_bytes(text) - text_bytes(value[index])
     value[index] = text
     return grown
@@ -176,7 +176,7 @@ def update_set(value: set[bytes], members: Sequence[bytes]) -> int:
 
 
 def remove_members(value: set[bytes], members: Sequence[bytes]) -> int:
-    """Remove those of ``members`` that a set has."""
+    """Remove ``members`` from a set. Ignore members that it does not have."""
     grown = -getsizeof(value)
     for member in members:
         if member in value:

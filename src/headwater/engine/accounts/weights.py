@@ -19,8 +19,8 @@ CONTENT, PAIRS, NAMES_SIZE, VALUES_SIZE = range(4)
 WORDS = 4
 
 FIRST_MS, FIRST_SEQ, LAST_MS, LAST_SEQ, TAKEN, LIVE, SIZE = range(7)
-"""Indexes of the words of a node (nodes.py): the id that it was opened with, the last id added to it, the
-number of entries added to it and of those that are live, its size in bytes."""
+"""Indexes of the words of a node (nodes.py): the id with which it was created, the last id added to it, the
+number of entries added to it, the number of live ones among them, and its size in bytes."""
 
 NODE_WORDS = 7
 
@@ -39,8 +39,8 @@ def integer_bytes(value: int) -> int:
 
 
 def element_bytes(value: bytes | bytearray) -> int:
-    """Return the size of a listpack element with ``value``. It is compact if ``value`` is an integer in the
-    form in which Redis prints it.
+    """Return the size of a listpack element with ``value``. The element is compact if ``value`` is an integer
+    in the form in which Redis prints it.
 
     >>> element_bytes(b"12"), element_bytes(b"tea")
     (2, 5)
@@ -59,7 +59,7 @@ def element_bytes(value: bytes | bytearray) -> int:
 
 def _with_backlen(size: int) -> int:
     """Return the size of an element including the bytes for stepping back over it (backlen). The limits are
-    Redis's: one below those that seven bits a byte would allow."""
+    Redis's: most are one less than seven bits a byte would allow."""
     if size < 128:
         return size + 1
     if size < 16383:
@@ -130,5 +130,5 @@ def grow(words: array[int], at: int, ms: int, seq: int, found: array[int], same:
 
 
 def _signed(difference: int) -> int:
-    """Return the difference of two unsigned words as a signed one represents it."""
+    """Return the difference of two unsigned words as a signed 64-bit number."""
     return (difference + 2**63) % 2**64 - 2**63

@@ -1,4 +1,4 @@
-"""The bytes of entries in compressed and stored blocks: codecs, blobs, and the cache of opened ones.
+"""The bytes of entries in compressed and stored blocks: codecs, blobs, and the cache of opened blocks.
 
-It sees only bytes and the offsets of entries in them. It imports no other room. Start with sealed_block.py.
+It sees only bytes and offsets of entries in them, and imports no other package of the engine. See sealed_block.py.
 """

@@ -5,10 +5,10 @@
                     │
                     └▶ SegmentUse: number of live bytes in each segment
 
-Rule 1. Blocks with the same bytes, after COPY, share one `Blob`. It is counted in `SegmentUse` as long as
-        anything refers to it, including a snapshot that another thread reads.
-Rule 2. Any thread may free a `Blob`, which only adds a note to `SegmentUse`. `SegmentUse.segments` subtracts
-        its bytes, under the node's lock like every mutator.
+Rule 1. Blocks with the same bytes, after COPY, share one `Blob`. The blob is counted in `SegmentUse` as long
+        as anything refers to it, including a snapshot that another thread reads.
+Rule 2. Any thread may free a `Blob`, which only adds a note to `SegmentUse`. `SegmentUse.segments`, which is
+        called under the node's lock like every mutator, subtracts the blob's bytes.
 Rule 3. The ids of a stored block are in memory. `BlobSource.ids` is needed only to replay the fact ``stored``.
 """
 
@@ -24,7 +24,7 @@ CHECKSUM_BYTES = 4
 
 class BlobPlace(NamedTuple):
     """Position of a blob: the number of its segment, and its offset in bytes. ``head_bytes`` is the size of one
-    copy of head and ids with its checksum, ``body_bytes`` that of the body without its checksum.
+    copy of head and ids with its checksum; ``body_bytes`` is the size of the body without its checksum.
 
     >>> place = BlobPlace(3, 64, head_bytes=100, body_bytes=400)
     >>> place.body_offset, place.second_offset, place.size, place.end

@@ -30,9 +30,9 @@ class BlockAccount:
         self.most = limits.SEALED_MOST_BYTES
         self.lag = limits.SEALING_LAG_BYTES
         self.budget = NO_BOUND
-        """Number of bytes of blocks that may stay uncompressed. `NO_BOUND` seals nothing."""
+        """Number of bytes of blocks that may stay uncompressed. With `NO_BOUND`, nothing is sealed."""
         self.hot_bytes = 0
-        """Size of blocks that are to be sealed when their turn comes, including those in jobs."""
+        """Size of blocks that are to be sealed when their turn comes, including those in compression jobs."""
         self.kept_bytes = 0
         """Size of blocks that are never sealed (sealing.py, rule 4)."""
         self.sealed_bytes = 0

@@ -6,13 +6,13 @@
 
 Rule 1. `resize` bounds the size of the blocks that stay open after they were read. The blocks held by or
         delivered to a command are open in addition, and so is the block opened last, until `release`. Blocks read
-        once make room for blocks read again: of the former, `limits.READ_ONCE_BYTES` stay open. So a scan does not
-        close the blocks that others read, and its memory is used again while the processor has it in its cache.
+        once make room for blocks read again: at most `limits.READ_ONCE_BYTES` of the blocks read once stay open.
+        So a scan does not close the blocks that others read, and reuses memory that the processor has cached.
 Rule 2. A block whose bytes are in memory, compressed, can always be opened. One on disk is read here only
         if the system has it in memory, or if ``may_wait`` is set; otherwise `ColdBlocks` is raised.
 Rule 3. A command calls `hold` once, for all blocks on disk that it reads, after it has chosen and before
         its first mutator. Blocks that it opens one at a time later must be in memory.
-Rule 4. All methods are called under the node's lock. `load` may be called by any thread.
+Rule 4. Any thread may call `load`. All other methods must be called under the node's lock.
 Rule 5. An open block belongs to the blocks of entries that refer to it. When any thread frees the last of
         them, the open block is freed too, which is only noted here (blobs.py, rule 2). So a block that is open
         for reading never keeps a segment on disk.
@@ -49,7 +49,7 @@ class _Kept:
         self.size += size
 
     def take(self, block: ref[SealedBlock]) -> bool:
-        """Remove a block. Return whether it was there."""
+        """Remove a block. Return whether it was one of these blocks."""
         size: int = self._blocks.pop(block, 0)
         self.size -= size
         return size > 0
@@ -83,7 +83,7 @@ class Bodies:
         """Blocks that were freed and are still counted (rule 5)."""
         self._note_freed = self._freed.append
         self.holding = False
-        """True if `release` has work to do. After most commands it has not, so their caller checks this first."""
+        """True if `release` has work to do. After most commands it is False, so callers check it first."""
         self._held: list[SealedBlock] = []
         self._delivered: list[SealedBlock] = []
 
@@ -111,7 +111,7 @@ class Bodies:
 
     def hold(self, wanted: Wanted, missed: Iterable[SealedBlock] = ()) -> None:
         """Open the ``wanted`` entries and keep them open (rule 3). Raises `ColdBlocks` with the blocks of ``wanted``
-        that are on disk, and those of ``missed``."""
+        that are on disk, and the blocks ``missed``."""
         if self._held:
             self._let_go(self._held)
             self._close_oldest(self.most_bytes)
@@ -155,8 +155,8 @@ class Bodies:
         return self._source().ids(place)
 
     def codec(self, name: str) -> Codec:
-        """Return a codec for the thread that has the node's lock. Raises `ValueError` if it is not
-        installed."""
+        """Return a codec for the thread that has the node's lock. Raises `ValueError` if the codec is
+        not installed."""
         found = self._codecs.get(name)
         return codec_in(self._codecs, name) if found is None else found
 
@@ -188,7 +188,7 @@ class Bodies:
             self._source().read_ahead(places)
 
     def _read(self, packed: SealedBlock, first: int, end: int) -> bool:
-        """Open those of the entries ``first`` to ``end``-1 that are closed. Return False if that would have to wait."""
+        """Open the entries ``first`` to ``end``-1 of a block. Return False if that would have to wait."""
         wire = packed.wire if packed.rest is None else packed.rest
         if wire is None:
             source, place = self._source(), place_of(packed)
@@ -220,7 +220,7 @@ class Bodies:
         self.holding = True
 
     def _take(self, packed: SealedBlock) -> None:
-        """Remove an open block from those that may be closed."""
+        """Remove an open block from the blocks that may be closed."""
         found = ref(packed)
         if not self._once.take(found):
             self._again.take(found)

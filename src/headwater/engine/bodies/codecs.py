@@ -1,7 +1,7 @@
 """Compression of the bytes of sealed blocks.
 
 The codec is zstd at level 1 if the package ``zstandard`` is installed, otherwise zlib at level 1, which every
-Python has. zlib takes three times as long and half as much space again (docs/adr/0028-sealed-blocks.md).
+Python has. zlib takes three times as long, and one and a half times the space (docs/adr/0028-sealed-blocks.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CODECS = (NONE, ZLIB, ZSTD)
 """The codecs of blobs. Facts and blobs store a codec as its index in this tuple."""
 
 _LEVEL = 1
-"""Compression level of both codecs. Higher levels take several times as long and save a tenth more."""
+"""Compression level of both codecs. Higher levels take several times as long and save a tenth more space."""
 _MIN_MATCH = 7
 """Minimum length of zstd's matches, in bytes. Entries of one stream repeat long pieces: with 6, the default of
 this level, blocks are as large, and decompressing one takes 3 to 10 percent longer."""
@@ -67,8 +67,8 @@ def make_codec(name: str) -> Codec:
 
 
 def codec_in(codecs: dict[str, Codec], name: str) -> Codec:
-    """Return the codec with this name from ``codecs``, those of one thread; make it if it is missing. Raises
-    `ValueError` if it is not installed."""
+    """Return the codec with this name from ``codecs``, the codecs of one thread. Create it if it is missing.
+    Raises `ValueError` if the codec is not installed."""
     codec = codecs.get(name)
     if codec is None:
         codec = make_codec(name)

@@ -37,14 +37,14 @@ if not cython.compiled:  # packing_c.pxd has it in C
     from headwater.native.packing import index_entries, pass_entries, unpack_ids
 
 MARKED = 8
-"""Number of entries from one mark to the next: at most so many are passed to find an entry within a block."""
+"""Number of entries from one mark to the next. Finding an entry within a block passes at most this many."""
 
 _MARKS_BYTES = 2**16
 """Maximum size of a block in which two bytes are enough for the offset of an entry."""
 
 _PARTS = 3
 """Number of parts of a large body. With two, zstd takes a tenth longer to read a hundred of 270 entries; with four,
-it takes as long and needs more space."""
+it takes as long as with three and needs more space."""
 _PARTS_MOST = 7
 """Maximum number of parts. No frame of zlib or zstd begins with a byte of this value or less."""
 _ROW = Struct("<3H")
@@ -81,7 +81,7 @@ class SealedBlock:
         """Entry ``found``, which was searched for last, begins at byte ``found_at`` of the block."""
         self.blob: Blob | None = None
         self.holds = self.opened = 0
-        """``opened`` is the number of its last opening among all openings in the store; 0 if it never was open."""
+        """``opened`` is the number of this block's last opening among all in the store; 0 if it was never open."""
         self.again = False
         """True if it was read again after others were opened (bodies.py, rule 1)."""
 
@@ -227,9 +227,9 @@ def unpacked_ids(packed: SealedBlock) -> array[int]:
 
 
 def start_in(packed: SealedBlock, index: int) -> int:
-    """Return the offset in the block at which entry ``index`` begins. It must be open, or follow the last open one.
+    """Return the offset in the block at which entry ``index`` begins. This entry or the one before must be open.
     Readers continue where they stopped, so the search begins at the entry that was searched for last,
-    unless a marked one is nearer."""
+    unless a marked entry is nearer."""
     assert packed.data is not None
     if index < packed.found:
         packed.found, packed.found_at = packed.opened_from, packed.opened_at
@@ -262,7 +262,7 @@ def _marked(marks: bytes, mark: int) -> int:
 
 
 def offsets_in(packed: SealedBlock, data: Text) -> array[int]:
-    """Return the offset of each entry in the uncompressed bytes. Reading a whole block does not need them, and
+    """Return the offset of each entry in the uncompressed bytes. Reading a whole block does not need offsets, and
     computing them takes half as long as decompressing the bytes."""
     offsets: array[int] = array("I")
     index_entries(data, offsets)

@@ -19,8 +19,8 @@ Rule 2. ``last_ms`` and ``last_seq`` are the id of the last entry. The ids of a 
 Rule 3. A block with more tombstones than live entries is compacted. An unsealed block compares bytes. A
         sealed one compares the number of entries between its ends, because entries that are trimmed from
         it need almost no memory. Compacting a sealed block makes it a closed one. A stored block is never
-        compacted: no change of a store needs the bytes of one.
-Rule 4. A closed block may have a copy that shares its bytes. Each has separate values for the parts that can change.
+        compacted: no change of a store needs the bytes of a stored block.
+Rule 4. A closed block may have a copy that shares its bytes. The parts that can change are separate in the copy.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class EntryBlock:
     # --- growing --------------------------------------------------------------------------------
 
     def widen(self, need: int, least: int) -> bool:
-        """Make space for ``need`` more bytes, and for at least ``least`` in all. If the block would exceed
-        its maximum size, close it and return False."""
+        """Make space for ``need`` more bytes, and for at least ``least`` bytes in all. If the block would
+        exceed its maximum size, close it and return False."""
         size, most = len(self.data), self.sealing.block_bytes
         if self.closed or (self.count and size + need > most):
             self.close()
@@ -196,7 +196,7 @@ class EntryBlock:
         room = max(size + need, min(most, max(2 * size, least)))
         reserve(self.data, room)
         self.room = room
-        # The number of entries of a full block is estimated from the average size of those so far.
+        # The number of entries of a full block is estimated from the average size of its entries.
         entries = (len(self.offsets) + 1) * room // (size + need)
         taken = room + _ARRAYS_BYTES * entries + _OBJECTS_BYTES
         if room >= 2 * self.sealing.least and self.books == KEPT:
@@ -303,7 +303,7 @@ class EntryBlock:
     # --- removing -------------------------------------------------------------------------------
 
     def kill(self, index: int) -> None:
-        """Remove the live entry ``index``. If it was the last live one, the caller discards the block."""
+        """Remove the live entry ``index``. If no live entry is left, the caller must discard the block."""
         self.live -= 1
         if self.packed is None:
             self.dead_bytes += self.start(index + 1) - self.offsets[index]

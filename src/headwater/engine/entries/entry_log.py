@@ -90,7 +90,7 @@ class EntryLog:
             self._tail = None
 
     def prefetch(self) -> None:
-        """Prefetch the memory that `append` will write. Called shortly before it."""
+        """Prefetch the memory that `append` will write. Call this shortly before `append`."""
         block = self._tail
         if block is not None:
             prefetch_bytes_end(block.data)
@@ -123,7 +123,7 @@ class EntryLog:
             block = self._own(last) if not self.blocks[last].closed else self.blocks[last]
             if block.widen(need, 0):
                 return block
-            least = self.sealing.block_bytes  # The stream is large: allocate the full size at once.
+            least = self.sealing.block_bytes  # The stream is large: allocate the full size now.
         block = EntryBlock(self.sealing, self.sid)
         block.widen(need, least)
         self.blocks.append(block)
@@ -155,8 +155,8 @@ class EntryLog:
         return block.take(index)
 
     def gather(self, ms: int, seq: int, missed: list[SealedBlock]) -> bytes | None:
-        """Return an entry like `get`, for a command that reads many. If its block is on disk, append the
-        block to ``missed``, for `Bodies.hold`, and return zero bytes, as many as its entries have on average."""
+        """Return an entry or None like `get`, for a command that reads many. If its block is on disk, append that
+        to ``missed``, for `Bodies.hold`, and return as many zero bytes as the block's entries have on average."""
         at = self.find_block(ms, seq)
         if at >= len(self.blocks):
             return None
@@ -194,7 +194,7 @@ class EntryLog:
         return True
 
     def trim_through(self, ms: int, seq: int) -> int:
-        """Remove all entries whose id is at most ``ms-seq``. Return the number of those that were live."""
+        """Remove all entries whose id is at most ``ms-seq``. Return the number of removed live entries."""
         gone = 0
         at = self.find_block(ms, seq)
         for block in self.blocks[:at]:
@@ -316,7 +316,7 @@ class EntryLog:
         return found
 
     def holds(self, block: EntryBlock) -> bool:
-        """Return whether ``block`` is one of this log."""
+        """Return whether ``block`` belongs to this log."""
         at = self.find_block(block.last_ms, block.last_seq)
         return at < len(self.blocks) and self.blocks[at] is block
 

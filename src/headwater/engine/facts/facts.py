@@ -5,7 +5,7 @@ Rule 2. Only mutators write facts, one each, and replay calls nothing but those 
 Rule 3. Applying a fact to the state in which it was written writes the same bytes again.
 
 A fact is one byte of kind followed by its values, little-endian, without padding. A text is a u32 length and
-its bytes; an id is two u64. Kinds below 0x10 belong to the journal; image_facts.py has those of images.
+its bytes; an id is two u64. Kinds below 0x10 belong to the journal; image_facts.py lists the kinds of images.
 
     0x10 stream_created   db u8, sid u32, key          0x30 group_created    sid, gid, id, read i64, name
     0x11 string_set       db, key, value               0x31 group_destroyed  gid
@@ -95,8 +95,8 @@ ID = Struct("<QQ")
 
 
 class FactBuffer:
-    """Collects the facts that the mutators of a keyspace write. The node puts those of a command into a
-    record group.
+    """Collects the facts that the mutators of a keyspace write. The node puts the facts of a command
+    into a record group.
 
     ``muted`` discards everything: a store without a journal does not write facts.
     """

@@ -7,8 +7,8 @@ NEVER = -1
 
 
 class GroupConsumer:
-    """A member of a group. ``seen_time`` is the time of its last command, ``active_time`` that of its last
-    entry."""
+    """A member of a group. ``seen_time`` is the time of its last command, ``active_time`` the time at which it
+    last got an entry."""
 
     def __init__(self, cid: int, name: bytes, seen_time: int) -> None:
         self.cid = cid

@@ -75,7 +75,7 @@ class DeliveryOrder:
         return made
 
     def leave_account(self) -> None:
-        """Subtract the runs from the account of the pending list, which changes before the next `book`."""
+        """Subtract the runs from the pending list's account. The list must get another account before `book`."""
         self.pel.account.pending -= self.booked
         self.booked = 0
 
@@ -89,8 +89,8 @@ class DeliveryOrder:
     # --- adding ---------------------------------------------------------------------------------
 
     def add(self, at: int, count: int, time: int) -> None:
-        """Add ``count`` consecutive records from the position ``at`` on. They have an owner and have just got
-        this time."""
+        """Add ``count`` consecutive records from the position ``at`` on. They must have an owner,
+        and have just got this time."""
         first = self.pel.id(at)
         if time != self.index_time:
             self._index(time)
@@ -178,7 +178,7 @@ class DeliveryOrder:
     # --- tidying --------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Remove all runs. The pending list is empty."""
+        """Remove all runs."""
         remove_words(self.times, 0, len(self.times))
         remove_words(self.ids, 0, len(self.ids))
         remove_words(self.counts, 0, len(self.counts))

@@ -1,9 +1,9 @@
 """A consumer group: its consumers, its position, and its pending entries.
 
     pel      every pending entry by id (pending.py); only here are owner, time and delivery count stored
-    order    the owned ones by delivery time (delivery_order.py)
-    released those without an owner (XNACK), claimable in the order of their release
-    delayed  those without an owner that cannot be claimed before their due time (XSETTLE DELAY)
+    order    owned entries by delivery time (delivery_order.py)
+    released entries without an owner (XNACK), claimable in the order of their release
+    delayed  entries without an owner that cannot be claimed before their due time (XSETTLE DELAY)
 
 Rule 1. A pending entry is either owned by one consumer, or released, or delayed.
 Rule 2. A consumer's ``pending`` is the number of records that it owns.
@@ -88,7 +88,7 @@ class ConsumerGroup:
         return self.by_cid.get(self.pel.owner(at))
 
     def owns(self, consumer: GroupConsumer | None, ms: int, seq: int) -> bool:
-        """Return whether ``ms-seq`` is pending and owned by this consumer."""
+        """Return whether ``ms-seq`` is pending and owned by this consumer; False for None."""
         at = self.pel.find(ms, seq)
         return consumer is not None and at >= 0 and self.pel.owner(at) == consumer.cid
 
@@ -173,7 +173,7 @@ class ConsumerGroup:
         self.facts.consumer_deleted(self.gid, consumer.cid)
 
     def see(self, consumer: GroupConsumer, now_ms: int) -> None:
-        """Record that the consumer sent a command. `record_seen` or another fact writes it later."""
+        """Record that the consumer sent a command. The time is written later, by `record_seen` or another fact."""
         consumer.seen_time = now_ms
         self.keyspace.note_seen(self.gid, consumer.cid)
 
@@ -323,7 +323,7 @@ class ConsumerGroup:
         keyspace.next_gid = max(keyspace.next_gid, self.gid + 1)
 
     def book(self) -> None:
-        """Account for the names, the consumers and the entries without owner. The pending list does so itself."""
+        """Account for the names, the consumers and the entries without owner. The pending list books itself."""
         size = self.names_bytes + CONSUMER_BYTES * len(self.by_cid)
         size += RELEASED_BYTES * len(self.released) + DELAYED_BYTES * len(self.delayed)
         self.keyspace.memory.groups += size - self.booked
@@ -351,7 +351,7 @@ class ConsumerGroup:
     def _add(
         self, consumer: GroupConsumer, ids: array[int], first: int, end: int, time: int
     ) -> None:
-        """Make entries ``first`` to ``end``-1 of a block pending. Those above all others are added in one step."""
+        """Make entries ``first`` to ``end``-1 of a block pending. Entries above all pending ones take one step."""
         pel = self.pel
         while first < end:
             ms, seq = word_at(ids, 2 * first), word_at(ids, 2 * first + 1)

@@ -4,7 +4,7 @@
 
 Rule 1. Ids are strictly ascending within a block and from block to block. A block without records does
         not exist.
-Rule 2. The time of a released record is 0. That of a delayed one is its due time.
+Rule 2. The time of a released record is 0. The time of a delayed record is its due time.
 Rule 3. A position is valid until the next insert or remove.
 Rule 4. A block that may have a record whose entry was deleted is ``dangling``. (Trimmed entries are those
         up to an id that the stream stores.)
@@ -195,7 +195,7 @@ class PendingList:
         return self.block_at(at).same_owner(at & _MASK, most)
 
     def keep_pending(self, ids: array[int]) -> None:
-        """Remove from ``ids``, two words each, those that are not in the list."""
+        """Remove the ids that are not in the list from ``ids``, which has two words for each."""
         kept, number, total = 0, 0, len(ids) // 2
         while number < total:
             at = self.find(word_at(ids, 2 * number), word_at(ids, 2 * number + 1))
@@ -375,8 +375,8 @@ class PendingList:
         return expected_at(ms, first.first_ms(), last.last_ms(), count)
 
     def _merge(self, number: int) -> None:
-        """Join a sparse block with a neighbour if both fit into half a block: acknowledging in random order
-        must not leave one block for each remaining record."""
+        """Join a sparse block with a neighbour if together they fill half a block or less: acknowledging in random
+        order must not leave one block for each remaining record."""
         for left in (number - 1, number):
             if 0 <= left and left + 1 < len(self.blocks):
                 lower, upper = self.blocks[left], self.blocks[left + 1]
@@ -389,6 +389,6 @@ class PendingList:
 
 def _room_of(block: PendingBlock) -> int:
     """Return the number of records that can be appended. The records of a block that is more than half full are
-    not moved to its front for that."""
+    not moved to its front to make room."""
     there = block.end - block.head
     return PENDING_BLOCK_RECORDS - (block.end if 2 * there > PENDING_BLOCK_RECORDS else there)

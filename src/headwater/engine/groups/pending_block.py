@@ -57,8 +57,8 @@ _LONGEST_SPAN = 2**48
 
 def expected_at(ms: int, first: int, last: int, count: int) -> int:
     """Estimate the position of ``ms`` among ``count`` ids that are spread evenly over the times ``first`` to
-    ``last``; -1 if it is not between these. A search from there touches two cache lines instead of eight,
-    and with a million pending entries none of them is cached.
+    ``last``; -1 if it is not between these. A search from the estimate touches two cache lines instead of
+    eight; with a million pending entries, none of these lines is cached.
 
     >>> expected_at(1050, 1000, 1100, 256), expected_at(1000, 1000, 1000, 256)
     (128, -1)
@@ -205,7 +205,7 @@ class PendingBlock:
         return self.min_time > time
 
     def settle_min_time(self) -> None:
-        """Recompute ``min_time``. A scan does so before it reads the records of the block."""
+        """Recompute ``min_time``. A scan calls this before it reads the records of the block."""
         earliest = MAX_U64
         for number in range(self.head, self.end):
             earliest = min(earliest, word_at(self.words, _WORDS * number + 2))
@@ -235,8 +235,8 @@ class PendingBlock:
     def append(
         self, ids: array[int], first: int, count: int, time: int, owner: int, most: int
     ) -> int:
-        """Append records with delivery count 1 for ``count`` ids from number ``first`` on, all above those in
-        the block. The block may grow to ``most`` records. Return the number of the first new record."""
+        """Append records with delivery count 1 for ``count`` ids from number ``first`` on, all above the ids
+        in the block. The block may grow to ``most`` records. Return the number of the first new record."""
         self._make_room(count, most)
         number = self.end
         put_records(self.words, number, ids, first, count, time, (owner << 32) | 1)
@@ -246,7 +246,7 @@ class PendingBlock:
         return number
 
     def open(self, number: int, ms: int, seq: int, most: int) -> int:
-        """Insert a record for ``ms-seq`` before ``number``; the caller sets its other values. Return its
+        """Insert a record for ``ms-seq`` before ``number``; the caller must set its other values. Return its
         number, which may differ from ``number``."""
         place = number - self.head
         self._make_room(1, most)

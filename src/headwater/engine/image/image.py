@@ -5,7 +5,7 @@ Rule 1. Replaying the facts into an empty keyspace gives an equal state, as if i
         written as they are.
 Rule 2. The state is only read. It must not change between two record groups.
 Rule 3. Blocks that may be sealed are written compressed if the store has a codec, and are sealed when they
-        are restored. This is not a fact either (sealing.py, rule 1).
+        are restored. No reply or record depends on that (sealing.py, rule 1).
 Rule 4. Of a stored block, only its place and the values that are known without its body are written.
 """
 
@@ -38,7 +38,7 @@ _BLOCKS_AT_ONCE = 32
 """Maximum number of blocks of pending records in one fact, 8 KiB each."""
 
 _WORTH = 0.9
-"""Maximum share of its size to which a block is compressed, as in `headwater.engine.tier.sealing`."""
+"""A block is written compressed only if that reduces it to at most this share of its size, as in sealing.py."""
 
 
 def image_facts(keyspace: Keyspace) -> Iterator[bytearray]:
@@ -195,7 +195,7 @@ def _parts(values: Iterable[T], size: Callable[[T], int]) -> Iterator[list[T]]:
 
 
 def _words(rows: Iterable[tuple[int, ...]]) -> Iterator[array[int]]:
-    """Yield rows as consecutive words, `_AT_ONCE` rows at once."""
+    """Yield rows as consecutive words, at most `_AT_ONCE` rows at a time."""
     words: array[int] = array("Q")
     count = 0
     for row in rows:

@@ -1,7 +1,7 @@
 """The facts of images, in bulk: `headwater.engine.image.image` writes them, `headwater.engine.replay.restoring` reads them.
 
 An image begins with 0x50 and ends with 0x5E. The facts of the mutators (facts.py) write keys that are not streams,
-and create streams, groups and consumers. Numbers, texts and ids are written as there.
+and create streams, groups and consumers. Numbers, texts and ids have the same form as in facts.py.
 
     0x50 image_begun    next sid u64, next gid u64
     0x51 stream_state   sid, last id, added u64, deleted id, trimmed id, seconds, maxsize, iids added u64,
@@ -24,7 +24,7 @@ and create streams, groups and consumers. Numbers, texts and ids are written as 
 
     block: number u32, head u32, live u32, count u32, marked u8, [count * dead u8], entries u32, packed ids text
 
-Rule 1. A block that several streams share is written once, under a number above 0; the others have a
+Rule 1. A block that several streams share is written once, under a number above 0; the other streams have a
         shared_block. Of several blocks that share only a blob, each is written, marked as shared.
 Rule 2. Long values are written as several facts, so that a record group of an image is not larger than its
         largest value and `GROUP_BYTES`.
@@ -64,7 +64,7 @@ _STATE = Struct("<BIQQQQQQQIIQQ")
 
 
 class ImageFacts:
-    """Collects the facts of one record group. ``facts`` writes those that mutators write."""
+    """Collects the facts of one record group. ``facts`` writes the kinds that mutators write."""
 
     def __init__(self) -> None:
         self.facts = FactBuffer()

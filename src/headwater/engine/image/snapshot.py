@@ -1,8 +1,8 @@
 """An immutable view of a stream, for a thread that reads it while the stream changes.
 
-Rule 1. Creating a snapshot reads no entry: it keeps references to the bytes of the blocks. Those of a
-        closed block never change (entry_block.py); those of the open one are copied, as are the
-        tombstone marks.
+Rule 1. Creating a snapshot reads no entry: it keeps references to the bytes of the blocks. The
+        bytes of a closed block never change (entry_block.py). The bytes of an open block are copied, as
+        are the tombstone marks.
 Rule 2. Sealing a block replaces its bytes and does not change them, so that a snapshot can still read
         them. Blocks that are sealed already are opened here with a codec that no other thread uses. The
         bodies of stored blocks are read from disk, one at a time.
@@ -28,7 +28,7 @@ ID = tuple[int, int]
 
 
 class BlockSnapshot:
-    """Entries number ``head`` to ``count``-1 of a block, without those marked in ``dead``."""
+    """Entries number ``head`` to ``count``-1 of a block, without the entries marked in ``dead``."""
 
     def __init__(self, block: EntryBlock) -> None:
         self.packed = block.packed
@@ -86,7 +86,7 @@ class GroupSnapshot:
 
 
 class StreamSnapshot:
-    """A stream. See the rules above."""
+    """A snapshot of a stream; see the rules above."""
 
     def __init__(self, stream: StoredStream) -> None:
         self.source = stream.keyspace.sealing.bodies.source

@@ -2,14 +2,14 @@
 
     values    key ──▶ Stream | bytes (string) | deque (list) | set | dict (hash)
     expiries  key ──▶ steady ms of its expiry; expiry_notes: heap of (at, key), including stale ones
-    used      key ──▶ steady ms of its last use; a stream stores that itself
+    used      key ──▶ steady ms of its last use; a stream stores its own
 
 Rule 1. An expired key does not exist, even if it was not deleted yet: `lookup` never returns it, and the
         node deletes it before one of the next commands runs, which writes a fact
         (`MAX_KEYS_EXPIRED_AT_ONCE`).
 Rule 2. A change that may end a wait signals the key if it is in ``awaited``. A change that counts as a
-        modification for WATCH touches the key if it is in ``watched``. The server fills both, and reads
-        the results in `Keyspace.signalled` and `Keyspace.touched`.
+        modification for WATCH touches the key if it is in ``watched``. The server fills these two, and
+        reads the results in `Keyspace.signalled` and `Keyspace.touched`.
 Rule 3. A mutator that replaces a value deletes the old one completely, with its expiry.
 Rule 4. A list, set or hash without members does not exist.
 Rule 5. A deleted value of any size is unlinked immediately. `Keyspace.garbage` frees it later.
@@ -64,7 +64,7 @@ _DRAWS = 100
 
 
 def _rest_of(value: deque[bytes], rest: int, left: bool) -> deque[bytes]:
-    """Return the ``rest`` elements that are left when those at the other end (``left``: the first) are removed."""
+    """Return a list of the last ``rest`` elements of ``value`` (``left``), or of the first ``rest``."""
     if not left:
         return deque(islice(value, rest))
     kept: deque[bytes] = deque()
@@ -85,8 +85,8 @@ class Database(KeySignals):
         self.noted_bytes = 0
         """Size of the names in ``expiry_notes`` that are not the objects in ``values``, in bytes."""
         self.used_bytes = 0
-        """Size of the names in ``used`` once all keys that existed at the opening have been used, in bytes. They
-        are not the objects in ``values``."""
+        """Size of the names in ``used`` once all keys that existed at the opening have been used, in bytes. These
+        names are other objects than those in ``values``."""
         self.newest = b""
         """The key that was added last: the object that ``values`` has."""
         self.account = ValueAccount(keyspace.memory)
@@ -123,7 +123,7 @@ class Database(KeySignals):
         return there[draw(len(there))] if there else None
 
     def first_expiry(self) -> tuple[int, bytes] | None:
-        """Return the earliest expiry and its key, as ``(at_ms, key)``."""
+        """Return the earliest expiry and its key, as ``(at_ms, key)``; None if no key has an expiry."""
         notes = self.expiry_notes
         if len(notes) > 2 * len(self.expiries) + _STALE_NOTES:
             self._rebuild_notes()
@@ -257,7 +257,7 @@ class Database(KeySignals):
         self.keyspace.facts.list_popped(self.index, key, left, count)
 
     def set_element(self, key: bytes, index: int, text: bytes) -> None:
-        """Replace element ``index`` of the list at ``key``, which must have it."""
+        """Replace element ``index`` of the list at ``key``. The element must exist."""
         value = self.values[key]
         assert isinstance(value, deque)
         self.account.resize(key, set_text(value, index, text))
@@ -336,7 +336,7 @@ class Database(KeySignals):
         target.changed(name)
 
     def adopt(self, key: bytes, value: Value, facts: bytearray, *, now_ms: int) -> None:
-        """Set ``key`` to a value that was built for it in another keyspace, replacing any value there.
+        """Set ``key`` to ``value``, which was built in another keyspace, replacing any value at ``key``.
         ``facts`` are the facts that built it; ``now_ms`` is the time of their record group."""
         if isinstance(value, StoredStream):
             self._drop(key)
@@ -394,7 +394,7 @@ class Database(KeySignals):
         return [key for key in {**self.awaited, **self.watched} if key in values]
 
     def changed(self, key: bytes) -> None:
-        """Report a change of ``key`` that may end a wait and breaks a WATCH."""
+        """Report a change of ``key`` that may end a wait and makes a WATCH fail."""
         self.signal(key)
         self.touch(key)
 
@@ -411,7 +411,7 @@ class Database(KeySignals):
         self.keyspace.expiring[self] = None
 
     def _rebuild_notes(self) -> None:
-        """Remove stale notes. Called when they outnumber the valid ones."""
+        """Remove stale notes. Call it when they outnumber the valid ones."""
         before = len(self.expiry_notes)
         self.expiry_notes = [(at, key) for key, at in self.expiries.items()]
         heapify(self.expiry_notes)

@@ -1,8 +1,8 @@
 """Frees unreachable values a little at a time.
 
-A mutator unlinks a stream, a group or a flushed database at once, and adds it to `Keyspace.garbage` if it
-is large. Freeing a million small objects would block the loop for a tenth of a second; the node calls
-`free` instead when it is idle.
+A mutator unlinks a stream, a group or a flushed database immediately, and adds it to `Keyspace.garbage` if it
+is large. Freeing a million small objects would block the loop for a tenth of a second. Instead, the node
+calls `free` when it is idle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.engine.streams.stream import StoredStream
 _CONTAINERS = (dict, list, set, deque, StoredStream, ConsumerGroup, Producer)
 
 FREED_AT_ONCE = 5000
-"""Number of objects that a turn frees, which takes less than a millisecond."""
+"""Maximum number of objects that a turn frees. Freeing them takes less than a millisecond."""
 
 
 def free(garbage: list[object], steps: int) -> None:

@@ -67,7 +67,7 @@ class KeyOrder:
         self.stale_bytes = 0
 
     def numbers_of(self, keys: Iterable[bytes]) -> array[int]:
-        """Return the numbers of ``keys``, which exist."""
+        """Return the numbers of ``keys``. All of them must exist."""
         numbers = dict(zip(self.names, self.numbers, strict=True))
         return array("Q", map(numbers.__getitem__, keys))
 

@@ -73,12 +73,12 @@ class Keyspace(KeyspaceState):
         return min([at for at in times if at is not None], default=None)
 
     def next_expiry(self) -> int | None:
-        """Return the earliest time at which a key expires, in steady ms; None if none does."""
+        """Return the earliest time at which a key expires, in steady ms; None if no key has an expiry."""
         first = self.first_expiry()
         return None if first is None else first[0]
 
     def first_expiry(self) -> tuple[int, Database, bytes] | None:
-        """Return the key that expires first, as ``(at_ms, database, key)``; None if none does."""
+        """Return the key that expires first, as ``(at_ms, database, key)``; None if no key has an expiry."""
         earliest: tuple[int, Database, bytes] | None = None
         for database in tuple(self.expiring):
             first = database.first_expiry()
@@ -100,7 +100,7 @@ class Keyspace(KeyspaceState):
         return None
 
     def next_due_group(self) -> ConsumerGroup:
-        """Return the group of `next_due`, which must not be None."""
+        """Return the group whose entry is due first. `next_due` must just have returned a time."""
         return self.delaying[self.due_notes[0][1]]
 
     # --- mutators -------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Keyspace(KeyspaceState):
     def dismantle(self) -> None:
         """Break the reference cycles of an empty keyspace that is not used any more."""
         self.databases.clear()
-        self.iid_deadlines = Deadlines(KeyspaceState(self.facts))  # of another one, without a cycle
+        self.iid_deadlines = Deadlines(KeyspaceState(self.facts))  # of another keyspace: no cycle
 
     def store(
         self,
@@ -163,7 +163,7 @@ class Keyspace(KeyspaceState):
         return True
 
     def _holder(self, block: EntryBlock) -> StoredStream | None:
-        """Return a stream that has ``block``: the one it was added to, or after COPY another one."""
+        """Return a stream that has ``block``: the one it was added to, or after COPY another one; else None."""
         origin = self.streams.get(block.origin)
         if origin is not None and origin.log.holds(block):
             return origin

@@ -21,7 +21,7 @@ _NOTE_BYTES = 80
 
 
 def tables_bytes(keyspace: Keyspace) -> int:
-    """Return the memory of the tables of keys, and of empty streams and groups, which are only counted."""
+    """Return the memory of the tables of keys, and of empty streams and groups, which do not book themselves."""
     size = STREAM_BYTES * len(keyspace.streams) + GROUP_BYTES * len(keyspace.groups)
     size += sum(map(sys.getsizeof, (keyspace.streams, keyspace.groups, keyspace.due_notes)))
     for database in keyspace.databases:
@@ -40,7 +40,7 @@ def tables_bytes(keyspace: Keyspace) -> int:
 
 
 def state_bytes(keyspace: Keyspace) -> int:
-    """Return the memory of the whole state, with its entries."""
+    """Return the memory of the whole state, including entries."""
     sealing = keyspace.sealing
     entries = sealing.memory_bytes()
     return keyspace.memory.total() + entries + tables_bytes(keyspace)

@@ -49,7 +49,7 @@ class NodeRun:
         self.packed: bytes | None = None
         self.names = names
         self.radix: RadixCount | None = None
-        """Count of the radix tree of these nodes alone (rule 2)."""
+        """Count of the radix tree of these nodes alone (rule 2); None before the run was packed."""
         self.count = self.live = self.last_ms = self.last_seq = 0
         """Number of nodes and of their live entries, and the last id added to the last of them."""
         self.first_ms = self.first_seq = self.newest_ms = self.newest_seq = 0
@@ -58,7 +58,7 @@ class NodeRun:
         self.sum_up()
 
     def sum_up(self) -> None:
-        """Set the attributes that `words` determine, after the first or the last of several changes."""
+        """Set the attributes that follow from ``words``. Call it after a change, or the last of several."""
         words = self.words
         assert words is not None
         self.packed = None
@@ -94,7 +94,7 @@ class NodeRun:
         return made
 
     def unpacked(self) -> array[int]:
-        """Return the words of the nodes, which must not be changed."""
+        """Return the words of the nodes. The caller must not change them."""
         if self.words is not None:
             return self.words
         words: array[int] = array("Q")
@@ -152,7 +152,7 @@ def find_node(words: array[int], low: int, high: int, ms: int, seq: int) -> int:
 
 
 def shared_names(names: list[bytes]) -> bytes | tuple[bytes, ...]:
-    """Return the ``names`` of a run whose nodes have these names."""
+    """Return the `NodeRun.names` of a run whose nodes have these names."""
     first = names[0]
     for one in names:
         if one is not first and one != first:
@@ -161,8 +161,8 @@ def shared_names(names: list[bytes]) -> bytes | tuple[bytes, ...]:
 
 
 def count_radix_tree(runs: list[NodeRun], newest: NodeRun) -> int:
-    """Return the number of nodes of Redis's radix tree for packed ``runs`` and the ``newest`` nodes. Packs the
-    latter."""
+    """Return the number of nodes of Redis's radix tree for packed ``runs`` and the ``newest`` nodes. Packs
+    ``newest``."""
     parts: list[RadixCount] = []
     between: list[int] = []
     before: NodeRun | None = None

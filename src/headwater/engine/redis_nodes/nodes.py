@@ -3,7 +3,7 @@
 Redis stores a stream's entries in nodes of a radix tree, each a listpack of at most
 ``stream-node-max-entries`` entries and ``stream-node-max-bytes`` bytes. Headwater's blocks are larger and
 have another structure. This module stores those properties of Redis's nodes that clients can see: for each node its
-first and last id, the number of entries added to it and of those that are live, its field names and its size.
+first and last id, the number of entries added to it, the number of live ones, its field names, its size.
 
 Rule 1. A command decides whether an entry opens a node (``opens`` is part of the fact), because the limits
         may have changed when the fact is applied again.
@@ -72,7 +72,7 @@ class Weighing:
         self.words: array[int] = array("Q", bytes(8 * WORDS))
         """The weights, as `headwater.engine.accounts.weights.weigh` sets them."""
         self.same = False
-        """True if the entry has those names."""
+        """True if the entry has the field names of the newest node."""
 
 
 class NodeIndex:
@@ -125,7 +125,7 @@ class NodeIndex:
         self.book()
 
     def book(self) -> None:
-        """Account for the nodes, with those that are removed and still use memory."""
+        """Account for the nodes, including removed nodes that still use memory."""
         size = NODE_BYTES * len(self.names)
         if self.packed is not None:
             size += self.packed.size
@@ -134,8 +134,8 @@ class NodeIndex:
             self.booked = size
 
     def part(self, first: int, end: int) -> tuple[array[int], list[tuple[int, bytes]]]:
-        """Return the words of nodes ``first`` to ``end``-1, and their names as ``(count, names)`` of as many
-        consecutive nodes, in the form that `extend` takes."""
+        """Return the words of nodes ``first`` to ``end``-1, and a list of ``(count, names)``, each for
+        ``count`` consecutive nodes with the same names. `extend` takes the same form."""
         older = self._older()
         words: array[int] = array("Q")
         every: list[bytes] = []
@@ -154,7 +154,7 @@ class NodeIndex:
         return words, found
 
     def extend(self, words: array[int], names: list[tuple[int, bytes]]) -> None:
-        """Append nodes (see `part`), as many as ``names`` has in all."""
+        """Append nodes. ``words`` and ``names`` have the form that `part` returns."""
         assert len(words) == NODE_WORDS * sum([count for count, _ in names])
         self._words.extend(words)
         for count, text in names:
@@ -168,7 +168,7 @@ class NodeIndex:
         return 0 if self.packed is None else self.packed.count
 
     def _at(self, node: int) -> int:
-        """Return the index of the first word of node number ``node`` of those that are not packed."""
+        """Return the index of the first word of node number ``node`` among the nodes that are not packed."""
         return (self.gone + node) * NODE_WORDS
 
     def _word(self, node: int, which: int) -> int:
@@ -200,12 +200,12 @@ class NodeIndex:
         return self.names[self.gone + node - self._older()]
 
     def size(self, node: int) -> int:
-        """Return the size in bytes of the listpack that Redis would have."""
+        """Return the size of the node's listpack in Redis, in bytes."""
         live, taken = self.live(node), self.taken(node)
         return self._word(node, SIZE) + integer_bytes(live) + integer_bytes(taken - live)
 
     def run_at(self, node: int) -> NodeRun | None:
-        """Return the packed run that begins with a node, or None if none does."""
+        """Return the packed run that begins with node number ``node``; None if no packed run does."""
         if self.packed is None or node >= self.packed.count:
             return None
         return self.packed.run_at(node)
@@ -217,7 +217,7 @@ class NodeIndex:
         return rest + integer_bytes(live) + integer_bytes(taken - live)
 
     def prefetch(self) -> None:
-        """Prefetch the memory that `opens` and `add` will use. Called shortly before them."""
+        """Prefetch the memory that `opens` and `add` will use. Call this shortly before them."""
         prefetch_end(self._words)
 
     def opens(
@@ -281,7 +281,7 @@ class NodeIndex:
         return found
 
     def drop(self, ms: int, seq: int, *, stays: bool = False) -> None:
-        """Remove a live entry. With ``stays`` its node stays even if this was its last (rule 2)."""
+        """Remove a live entry. With ``stays``, its node stays even without a live entry (rule 2)."""
         if self._is_packed(ms, seq):
             assert self.packed is not None
             self.packed.drop(ms, seq, stays)
@@ -300,7 +300,7 @@ class NodeIndex:
                 self.book()
 
     def trim_through(self, ms: int, seq: int, gone: int) -> None:
-        """Remove the ``gone`` live entries up to ``ms-seq`` and all nodes that end there or before."""
+        """Remove the ``gone`` live entries up to ``ms-seq``, and all nodes whose last id is at most ``ms-seq``."""
         if self.packed is not None:
             gone = self.packed.trim_through(ms, seq, gone)
             self.book()
@@ -336,7 +336,7 @@ class NodeIndex:
             self._leave(RUN_NODES)
 
     def _unpack(self) -> None:
-        """Unpack the newest run. Called when all other nodes that were not packed are removed."""
+        """Unpack the newest run. Call it when all nodes that were not packed are removed."""
         assert self.packed is not None
         run = self.packed.pop()
         self._words = run.unpacked()[:]
@@ -345,7 +345,7 @@ class NodeIndex:
         self.book()
 
     def _leave(self, nodes: int) -> None:
-        """Remove ``nodes`` nodes at the front of those that are not packed."""
+        """Remove the first ``nodes`` of the nodes that are not packed."""
         self.gone += nodes
         self._newest = None
         if 2 * self.gone >= len(self.names):

@@ -2,8 +2,8 @@
 
 Rule 1. A query that concerns whole runs, such as the end of a trim or the size of the radix tree, opens none
         of them.
-Rule 2. A run is opened for a change in it, and stays open until another one is, because most deletions
-        follow one another in order.
+Rule 2. A run is opened for a change in it, and stays open until another run is opened, because most
+        deletions follow one another in order.
 Rule 3. Nodes are numbered from the first. Queries in ascending order are answered in constant time.
 """
 
@@ -48,7 +48,7 @@ class PackedNodes:
     # --- queries --------------------------------------------------------------------------------
 
     def run_at(self, node: int) -> NodeRun | None:
-        """Return the run that begins with a node, or None if none does."""
+        """Return the run that begins with node number ``node``; None if no run does."""
         run = self._find(node)
         return run if node == self._before else None
 
@@ -107,7 +107,7 @@ class PackedNodes:
             self._remove(at, node, node + 1)
 
     def trim_through(self, ms: int, seq: int, gone: int) -> int:
-        """Trim as `NodeIndex.trim_through` does. Return the number of the live entries that are not in these nodes."""
+        """Trim as `NodeIndex.trim_through` does. Return how many of the ``gone`` entries are in later nodes."""
         at = 0
         for run in self.runs:
             if run.last_ms > ms or (run.last_ms == ms and run.last_seq > seq):

@@ -38,7 +38,7 @@ class RadixCount:
 
     def __init__(self) -> None:
         self.count = 0
-        """Number of nodes that were counted and removed, less those of the keys that took their places."""
+        """Number of nodes that were counted and removed, less the nodes of the keys that took their places."""
         self.rest: list[int] = []
         """The depths that remain."""
 
@@ -61,8 +61,8 @@ class RadixCount:
 
 
 def radix_nodes(parts: list[RadixCount], between: list[int]) -> int:
-    """Return the number of nodes for all keys: those of each of ``parts``, which has at least one key, and
-    the depths ``between`` them. An empty tree has a root."""
+    """Return the number of nodes for the keys of all ``parts``, with the depths ``between`` the parts. Each
+    part must have at least one key. Without parts, return 1: an empty tree has a root."""
     if not parts:
         return 1
     whole = RadixCount()

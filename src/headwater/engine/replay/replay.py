@@ -39,8 +39,8 @@ _KEPT_BYTES = 1024 * 1024
 
 
 class Replay:
-    """Repeats changes in ``keyspace``, which nothing else uses. ``done`` is the number of the current
-    group in its batch; after an exception, that of the group that cannot be applied.
+    """Repeats changes in ``keyspace``, which nothing else may use. ``done`` is the number of the current
+    group in its batch; after an exception, the number of the group that cannot be applied.
 
     >>> from headwater.engine.facts.facts import FactBuffer
     >>> written, keyspace = FactBuffer(), Keyspace()
@@ -70,8 +70,8 @@ class Replay:
     def apply_batch(
         self, data: memoryview, starts: array[int], ends: array[int], times: array[int], first: int
     ) -> None:
-        """Repeat the changes of the record groups number ``first`` and later, in order. The facts of number n
-        are the bytes of ``data`` from ``starts[n]`` to ``ends[n]``-1, its time is ``times[n]``. Raises as `apply`."""
+        """Repeat the changes of the record groups number ``first`` and later, in order. The facts of number n are
+        ``data[starts[n]:ends[n]]``, its time is ``times[n]``. Raises the errors of `apply`."""
         self._forget()
         self._reader.attach(data)
         for number in range(first, len(starts)):

@@ -3,7 +3,7 @@
 Rule 1. An image is restored into an empty keyspace, and nothing else happens between its first and its last
         fact. The result is as if the keyspace had been recovered from a journal.
 Rule 2. The values in an image are not recounted, because the records that contain them have checksums. But
-        every length is compared with the bytes that are there, so that damage raises an exception, and nothing
+        every length is compared with the number of bytes left, so that damage raises an exception, and nothing
         outside the facts is read.
 Rule 3. Blocks become available for sealing by the time of their last entry, the coldest first.
 """

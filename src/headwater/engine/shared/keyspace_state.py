@@ -38,9 +38,9 @@ class KeyspaceState:
     def __init__(self, facts: FactBuffer) -> None:
         self.facts = facts
         self.sealing = Sealing()
-        """Chooses the blocks of all streams that stay uncompressed, and those that are compressed."""
+        """Decides which blocks of all streams stay uncompressed and which are compressed."""
         self.unread_blobs: list[UnreadBlob] = []
-        """Blobs that a recovery could not read; at its end, only those whose entries the state still has."""
+        """Blobs that a recovery could not read; after the recovery, only the ones whose entries still exist."""
         self.named_segments: set[int] = set()
         """The segments that the replayed journal names."""
         self.memory = MemoryAccount()

@@ -22,7 +22,7 @@ PREFIX_BYTES = 256
 def copy_stream(
     source: StoredStream, db: KeySignals, key: bytes, sid: int, gids: dict[int, int]
 ) -> StoredStream:
-    """Return a copy of ``source`` for ``key`` of ``db``. It is registered with the keyspace already.
+    """Return a copy of ``source`` for ``key`` of ``db``. The copy is already registered with the keyspace.
 
     ``gids`` maps the number of each group to the number of its copy.
     """
@@ -38,8 +38,8 @@ def copy_stream(
 
 
 def adopt_stream(stream: StoredStream, db: KeySignals, key: bytes, *, now_ms: int) -> None:
-    """Make a stream that was built in another keyspace the one at ``key`` of ``db``. Its number and those of
-    its groups must be unused in this keyspace, and its builder must not use the stream any longer. ``now_ms``
+    """Move a stream that was built in another keyspace to ``key`` of ``db``. Its number and the numbers of its
+    groups must be unused in this keyspace, and its builder must not use the stream any longer. ``now_ms``
     is the time of the record group."""
     keyspace = db.keyspace
     stream.keyspace, stream.db, stream.key = keyspace, db, key

@@ -57,8 +57,8 @@ class StoredStream(StreamHistory):
     # --- mutators -------------------------------------------------------------------------------
 
     def expect_entry(self) -> None:
-        """Prefetch the memory that the next `append` will write. With many streams in turn it is not cached;
-        this loads all of it at once rather than one part after the other."""
+        """Prefetch the memory that the next `append` will write. This memory is not cached if many streams are
+        written in turn. Prefetching loads its parts in parallel rather than one after the other."""
         if self.keyspace.near_sid != self.sid:
             self.keyspace.near_sid = self.sid
             self.nodes.prefetch()
@@ -117,9 +117,9 @@ class StoredStream(StreamHistory):
         self.keyspace.facts.trimmed(self.sid, ms, seq)
 
     def delete(self, ids: Sequence[tuple[int, int]], *, marks: bool, stays: bool = False) -> None:
-        """Remove these live entries. ``marks`` raises ``max_deleted_id``. Trimming does not set it, and calls
-        this only for entries that no group has pending. With ``stays`` the node of the last entry stays even
-        if it is empty (nodes.py, rule 2)."""
+        """Remove these live entries. With ``marks``, raise ``max_deleted_id``. Trimming calls this without
+        ``marks``, and only for entries that no group has pending. With ``stays``, the node of the last entry
+        stays even if it is empty (nodes.py, rule 2)."""
         for ms, seq in ids:
             found = self.log.delete(ms, seq)
             assert found, f"{ms}-{seq} does not exist"
@@ -133,8 +133,8 @@ class StoredStream(StreamHistory):
     def set_id(
         self, last_id: tuple[int, int], entries_added: int, max_deleted_id: tuple[int, int]
     ) -> None:
-        """Set all three counters to absolute values (XSETID). A group that would have read more entries
-        than were added has read those up to its position."""
+        """Set all three counters to absolute values (XSETID). If ``entries_read`` of a group exceeds
+        ``entries_added``, it is estimated again from the group's position."""
         self.last_ms, self.last_seq = last_id
         self.entries_added = entries_added
         self.max_deleted_id = max_deleted_id

@@ -7,16 +7,16 @@
     Sealing.unstored ── sealed ones ──────────────────────────────────▶     compress and store, in any thread
                                are the block's bytes still those of the job? ◀── settle ─ ─ ┘
 
-Rule 1. Whether a block is sealed is not a fact: no reply and no record depends on it. That it is stored is
-        one, because a recovered store must know its place on disk.
+Rule 1. Whether a block is sealed is not a fact: no reply and no record depends on it. That a block is stored
+        is a fact, because a recovered store must know its place on disk.
 Rule 2. The bytes of a closed block never change, so another thread may read them. `choose`, `settle` and
         `help` are called under the node's lock, like every mutator.
 Rule 3. An open block is skipped the first time its turn comes, and closed the second time. The coldest
-        block is the one that was opened first: reading does not make a block warmer, but `open` has a
-        cache.
+        block is the one that was opened first: reading does not make a block warmer, but `Bodies` caches
+        what was read.
 Rule 4. A block that is smaller than ``least``, larger than ``most`` or does not shrink stays
         uncompressed with any budget (``kept_bytes``). A store with segments (``storing``) stores
-        the latter two kinds as they are.
+        blocks that are larger, or do not shrink, as they are.
 Rule 5. Every block is accounted in one of the three sums, with the size of all its arrays, until it is
         freed. A stored block is accounted as sealed, with its ids only.
 Rule 6. A block that is sealed and not stored is in ``unstored`` if the store has segments.
@@ -141,8 +141,8 @@ class Sealing(BlockAccount):
         return self.hot_bytes > self.budget or (self.storing and len(self.unstored) > 0)
 
     def choose(self, most: int) -> list[CompressionJob]:
-        """Return at most ``most`` jobs: sealed blocks that are not stored, and as many of the coldest as
-        exceed the budget. Closes them."""
+        """Return at most ``most`` jobs: sealed blocks that are not stored, and the coldest blocks that exceed
+        the budget, which are closed."""
         jobs: list[CompressionJob] = []
         while self.storing and self.unstored and len(jobs) < most:
             block = self.unstored.popleft()()
@@ -178,8 +178,8 @@ class Sealing(BlockAccount):
         wire: bytes | None,
         place: tuple[int, int, int, int] | None = None,
     ) -> bool:
-        """Complete a job with the result of `compressed`; ``wire`` is None if that failed. ``place`` is the
-        position of the stored body, None if it was not stored. Return whether the block is stored now."""
+        """Complete a job with the result of `compressed`; ``wire`` is None if the compression failed. ``place``
+        is the position of the stored body; None if it was not stored. Return whether the block is stored now."""
         self._in_jobs -= job.booked
         block, packed = job.block, job.packed
         current = block.data is job.data and block.books == HOT
@@ -206,11 +206,11 @@ class Sealing(BlockAccount):
         return False
 
     def help(self, most: int) -> None:
-        """Compress up to ``most`` blocks now if the threads that do so lag behind."""
+        """Compress up to ``most`` blocks now if the compressing threads lag behind."""
         self._compress(most, self.budget, self.budget + self.lag)
 
     def squeeze(self, most: int) -> None:
-        """Compress up to ``most`` blocks now, also those within the budget: memory is short."""
+        """Compress up to ``most`` blocks now, even blocks within the budget, because memory is short."""
         self._compress(most, 0, 0)
 
     def _compress(self, most: int, budget: int, bound: int) -> None:

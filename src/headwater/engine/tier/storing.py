@@ -4,14 +4,14 @@
                     first ◀──── the record ────▶ last
     after     │ b │ stored block               │ b        │         b: closed, in memory
 
-Rule 1. A record names the entries by id: those that were live in [first, last] when it was written are in
-        the blob. A store that was recovered may have other blocks than the store that wrote it.
+Rule 1. A record names the entries by id: the entries that were live in [first, last] when it was written are
+        in the blob. A store that was recovered may have other blocks than the store that wrote it.
 Rule 2. If the record fits a block exactly, that block becomes stored and keeps its tombstones. Otherwise
         the blocks are cut at the ends of the range, and the ids of the blob are read.
 Rule 3. If the ids cannot be read, or a live entry is not among them, nothing is changed: the entries stay
         in memory. `StoredRecord` has a checksum of the ids, so that another blob is not mistaken for this one. The
         failure is reported if the entries still exist at the end of the recovery (`UnreadBlob`): later records may
-        delete them, and their segment was removed after that.
+        delete them, and then their segment may have been removed.
 Rule 4. A record in a fact is: first id, last id, entries u32, codec u8, moved u8, raw bytes u64, segment u64,
         offset u64, head bytes u32, body bytes u32, checksum u32.
 Rule 5. Ids can be used again after XSETID. Therefore ``last`` is the last id that was live, not the last
@@ -79,12 +79,12 @@ class UnreadBlob:
             self._last[sid] = min(self._last[sid], last)
 
     def is_moved(self, record: StoredRecord, sid: int) -> bool:
-        """Return whether a record says that the blob was moved, so that it was intact and this place is not used."""
+        """Return whether a record says that the blob was moved. If so, it was intact and the old place is free."""
         return sid in self._last and record.first == self._first
 
     def matters(self, streams: Mapping[int, Any]) -> bool:
-        """Return whether an entry of the blob still exists and is not on disk elsewhere. ``streams`` are those of the
-        keyspace."""
+        """Return whether an entry of the blob still exists and is not on disk elsewhere. ``streams`` are the
+        streams of the keyspace."""
         return any(
             sid in streams and _in_memory(streams[sid].log, self._first, last)
             for sid, last in self._last.items()
@@ -131,7 +131,7 @@ def encode_record(record: StoredRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> StoredRecord:
-    """Return the record that `encode_record` encoded. Raises `ValueError` as `checked_blob`."""
+    """Return the record that `encode_record` encoded. Raises the errors of `checked_blob`."""
     ms, seq, last_ms, last_seq, entries, codec, moved, raw_bytes, *place, checksum = _RECORD.unpack(
         data
     )
@@ -200,7 +200,7 @@ def _packed(log: EntryLog, record: StoredRecord, ids: bytes) -> SealedBlock:
 
 
 def _cut(log: EntryLog, at: int, record: StoredRecord) -> str | None:
-    """Replace the range of the record in blocks number ``at`` and later by a stored block."""
+    """Replace the range of the record in blocks number ``at`` and later by a stored block, as `apply_record`."""
     try:
         packed_ids = log.sealing.bodies.ids(record.place)
     except JournalDamaged as error:
@@ -262,8 +262,8 @@ def _stored_block(
 
 
 def _part(log: EntryLog, block: EntryBlock, first: int, end: int) -> EntryBlock | None:
-    """Return a block of the entries ``first`` to ``end``-1, None if none of them is live. It is open if
-    ``block`` is: then appending goes on as in the store that wrote the record."""
+    """Return a block of the entries ``first`` to ``end``-1; None if none of them is live. The block is open if
+    ``block`` is open: then appending goes on as in the store that wrote the record."""
     alive = [index for index in range(first, end) if block.lives(index)]
     if not alive:
         return None

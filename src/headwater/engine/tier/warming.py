@@ -1,4 +1,4 @@
-"""Opens the blocks on disk that a command is about to read, before it changes anything.
+"""Opens the blocks on disk that a command is about to read, before the command changes anything.
 
 spans that a command chose ──▶ warm ─┬─▶ their blocks are open
                                      └─▶ ColdBlocks: wanted, and ahead those that a scan reads next
@@ -16,8 +16,7 @@ from headwater.engine.entries.entry_block import EntryBlock, Span
 from headwater.engine.entries.entry_log import EntryLog
 
 READ_AHEAD_BYTES = 1024 * 1024
-"""Number of bytes of entries that are read ahead of a scan, and at once if the number that a command will need
-is unknown."""
+"""Maximum number of bytes of entries that are read ahead of a scan."""
 
 Read = tuple[EntryLog, list[Span]]
 """Spans of one log, in the order in which they will be read."""
@@ -31,9 +30,9 @@ def warm(
     backward: bool = False,
     most_bytes: int = 0,
 ) -> None:
-    """Open the stored blocks of all spans, until the next command (`Bodies.hold`), or only those of the first
-    ``most_bytes``. ``backward`` is True if a scan continues towards smaller ids. Raises `ColdBlocks`, with
-    ``missed`` among those wanted."""
+    """Open the stored blocks of all spans, until the next command (`Bodies.hold`); with ``most_bytes``, only those
+    of the first spans with about that many bytes. ``backward`` is True if a scan continues towards smaller ids.
+    Raises `ColdBlocks`, with ``missed`` among the wanted blocks."""
     if most_bytes:
         reads = _begin_of(reads, most_bytes)
     wanted = stored_among(chain.from_iterable([spans for _, spans in reads]))
@@ -101,7 +100,7 @@ def following(log: EntryLog, spans: list[Span], backward: bool) -> list[SealedBl
 
 
 def up_to(blocks: Iterable[SealedBlock | None]) -> list[SealedBlock]:
-    """Return those of the first `READ_AHEAD_BYTES` of ``blocks`` that are on disk and not open."""
+    """Return the blocks among the first `READ_AHEAD_BYTES` of ``blocks`` that are on disk and not open."""
     found: list[SealedBlock] = []
     left = READ_AHEAD_BYTES
     for packed in blocks:

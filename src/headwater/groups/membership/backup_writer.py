@@ -1,14 +1,14 @@
 """Writes the backup of a group every two seconds, so that nothing is lost if another client destroys the group.
 
-Rule 1. One worker of a group writes the backup: the one that finds the last backup two seconds old. Workers that start
-        together all find it so. Those that then see a backup written after theirs leave the writing to that worker,
-        and look again when its next one is due (`TAKEN_OVER_MS`). An idle group writes one field every two seconds.
-Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If it is missing later, another
-        client has destroyed the group and created it again.
+Rule 1. One worker of a group writes the backup: the one that finds the last backup two seconds old. Workers that
+        start together may all write one. A worker that then sees a backup newer than its own leaves the writing to
+        others, until a backup is overdue (`TAKEN_OVER_MS`). An idle group writes one field every two seconds.
+Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If the consumer is missing later,
+        another client has destroyed the group and created it again.
 Rule 3. While nothing is pending and XINFO reports the group unchanged, its entries are not read, and only the time is
-        written; one script does so for many such groups (`write_quiet`).
+        written. One script writes it for many such groups (`write_quiet`).
 Rule 4. The time of the backup shows that a worker of the group runs, as `member.SEEN_FIELD` does. Each round compares
-        the server's clock with it.
+        the server's clock with this time.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from headwater.messages.keys import SIGN_CONSUMER, group_backup_key
 BACKUP_SECONDS: Final = 2.0
 
 TAKEN_OVER_MS: Final = 2_400
-"""Age of a backup, in milliseconds, from which its writer counts as gone, and any worker writes the next one."""
+"""Age of a backup, in milliseconds, at which its writer counts as gone, so that any worker writes the next one."""
 
 SET_BACK_MS: Final = 1_000
-"""Milliseconds by which a server's clock may be behind the last backup; with more, it was set back."""
+"""Maximum milliseconds by which a server's clock may be behind the last backup. With more, it was set back."""
 
 
 SAME_MS: Final = 100
@@ -98,8 +98,8 @@ class BackupWriter:
         self._just_wrote = True
 
     def round(self, now: int | None = None) -> Operation[Round]:
-        """Write the group's backup, unless another worker has just done so. ``now`` is the server's time, if it was
-        just read."""
+        """Write the group's backup, unless another worker has just done so. ``now`` is the server's time, None
+        to read it."""
         member = self.member
         key = group_backup_key(member.stream, member.group)
         if now is None:
@@ -139,8 +139,8 @@ class BackupWriter:
         return Round(written=True, set_back_ms=set_back)
 
     def _sign(self) -> Operation[bool | None]:
-        """Create the consumer that distinguishes this group from a later one of its name. Return whether it
-        was missing, or None if an ACL rule forbids creating it."""
+        """Create the consumer that distinguishes this group from a later one of the same name. Return whether
+        it was missing, or None if an ACL rule forbids creating it."""
         member = self.member
         words: Command = ["XGROUP", "CREATECONSUMER", member.stream, member.group, SIGN_CONSUMER]
         (reply,) = yield [words]
@@ -148,7 +148,7 @@ class BackupWriter:
 
     def _is_new(self, last: StreamID) -> Operation[bool]:
         """Return whether the group is a new one: none of the backup's entries is pending, or the group's
-        ``last`` id is smaller than the backup's. Otherwise only the consumer was removed."""
+        ``last`` id is smaller than the backup's. If neither is so, only the consumer was removed."""
         member = self.member
         (values,) = yield [["HMGET", group_backup_key(member.stream, member.group), *FIELDS]]
         backup = parse(accepted(values))
@@ -227,7 +227,7 @@ return others
 
 def write_quiet(writers: Sequence[BackupWriter], now: int) -> Operation[None]:
     """Write the time ``now`` into the backup of each of these groups of one server that is still quiet. Raises
-    `Refused` if the user may not do so by a script."""
+    `Refused` if the user may not run such a script."""
     keys: list[Word] = []
     words: list[Word] = [now]
     for one in writers:

@@ -1,7 +1,7 @@
 """Lists the consumers of a group, and removes those that are gone.
 
-Rule 1. A consumer is removed only if it owns no entry, in one step with that check. Removing one with pending
-        entries would lose them.
+Rule 1. A consumer is removed only if it owns no entry, in one step with that check. Removing a consumer with
+        pending entries would lose them.
 Rule 2. Consumers whose names begin with ``hw.`` are internal and are never removed.
 """
 
@@ -36,12 +36,12 @@ class ConsumerState(StrEnum):
 
     ACTIVE = "active"
     SILENT = "silent"
-    """It was not seen for a minute, or for ``claim_after`` if that is shorter: it was stopped, killed, or disconnected.
-    Its entries will be claimed."""
+    """The consumer was not seen for a minute, or for ``claim_after`` if that is shorter: it was stopped, killed,
+    or disconnected. Its entries will be claimed."""
     EXPIRED = "expired"
-    """It owns nothing and was not seen for a day, so it can be removed."""
+    """The consumer owns nothing and was not seen for a day, so it can be removed."""
     INTERNAL = "internal"
-    """It is used by Headwater itself, such as the owner of delayed entries."""
+    """The consumer is used by Headwater itself, such as the owner of delayed entries."""
 
 
 class ConsumerInfo(NamedTuple):
@@ -70,7 +70,7 @@ def consumers(
         )
     silent_ms = ACTIVE_MS
     if isinstance(announced, bytes):
-        silent_ms = min(silent_ms, int(announced))  # after that its entries can be claimed
+        silent_ms = min(silent_ms, int(announced))  # then its entries can be claimed
     return _parsed((yield from of_stream(reply, stream)), unseen_ms, silent_ms)
 
 
@@ -119,7 +119,7 @@ def reap(
     member: Member, *, unseen_ms: int = UNSEEN_MS, only: Collection[str] | None = None
 ) -> Operation[list[str]]:
     """Remove other consumers of the member's group that own nothing and were not seen for ``unseen_ms``: all, or
-    those in ``only``. Return their names. The next read of such a consumer creates it again."""
+    those in ``only``. Return their names. A removed consumer is created again by its next read."""
     removed = []
     for one in (yield from consumers(member.stream, member.group, unseen_ms=unseen_ms)):
         if one.state != ConsumerState.EXPIRED or one.name == member.consumer:

@@ -6,7 +6,7 @@
                                 pending  the pending entries, as JSON: owners, and rows
                                 signed   1 if the group has the consumer ``hw.sign``
 
-Rule 1. A backup is consistent: all of it is read in one MULTI.
+Rule 1. A backup is consistent, because all of it is read in one MULTI.
 Rule 2. Its text changes only if the pending entries change. So a delayed entry is listed with its due time,
         not with its idle time.
 """
@@ -24,7 +24,7 @@ FIELDS: Final = ("at", "last", "floor", "pending")
 SIGNED: Final = "signed"
 
 MOST: Final = 10_000
-"""Maximum number of pending entries that a backup lists. If the group has more, it has only the smallest id."""
+"""Maximum number of pending entries that a backup lists. With more, the backup has only the smallest id."""
 
 PARKED: Final = PARKED_CONSUMER.encode()
 
@@ -66,7 +66,7 @@ class GroupBackup(NamedTuple):
         rows = [
             (row.id.decode(), row.deliveries, place[row.owner], row.ripe_ms) for row in self.rows
         ]
-        import msgspec  # here, because every report on a group imports this module
+        import msgspec  # imported here, because every report on a group imports this module
 
         return msgspec.json.encode(
             {"owners": [owner.decode("utf-8", "surrogateescape") for owner in owners], "rows": rows}

@@ -2,7 +2,7 @@
 
 Workers and Spark's group mode use it, so that their other threads cannot delay a renewal.
 
-Rule 1. Only a reply of the server means that a lease is lost. After a broken connection the thread
+Rule 1. Only a reply of the server can show that a lease is lost. After a broken connection the thread
         connects again and repeats the renewal.
 Rule 2. The thread ends when it is stopped, and also when its owner has ended without stopping it, so that
         others can claim the owner's entries.
@@ -30,10 +30,10 @@ class Leases(Protocol):
         """Renew everything once. Raises the store's error."""
 
     def renewed(self) -> float:
-        """Return the seconds until the next renewal. Called after a renewal that succeeded."""
+        """Record that a renewal succeeded, and return the seconds until the next one."""
 
     def missed(self, error: Exception) -> float:
-        """Return the seconds until the next attempt. Called after a renewal that failed."""
+        """Record that a renewal failed with ``error``, and return the seconds until the next attempt."""
 
     def owner_is_gone(self) -> bool:
         """Return whether the owner has ended, so that nothing will stop the thread."""
@@ -70,8 +70,8 @@ class LeaseThread:
         return self._stopped
 
     def join(self, seconds: float) -> None:
-        """Wait at most ``seconds`` until the thread has closed its connection: it may be stuck in a
-        command."""
+        """Wait until the thread has closed its connection, at most ``seconds``, because the thread may be
+        stuck in a command."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
 

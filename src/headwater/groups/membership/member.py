@@ -38,10 +38,10 @@ MARK_FIELD = "made"
 
 SEEN_MS = 5_000
 """Milliseconds within which a running worker is seen, even on a busy machine. The idle times of consumers do
-not show it: on Redis 7.0, a read that finds nothing neither creates a consumer nor counts as seen."""
+not show this: on Redis 7.0, a read that finds nothing neither creates a consumer nor counts as seen."""
 
 BACKUP_VALID_MS = 600_000
-"""Age in milliseconds from which a backup is ignored, because its workers stopped long ago."""
+"""Age in milliseconds at which a backup is ignored, because its workers stopped long ago."""
 
 _REPLACE = Script(
     """
@@ -102,9 +102,9 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
     mark (see `rejoin`).
 
     A new group begins after ``position``, by default with the first entry of the stream; ``$`` is the
-    stream's last id. All workers of a group must use the same ``claim_after``: otherwise one would claim
-    entries that another still owns by its own value. A different value in the group's settings is replaced
-    if no consumer was seen for that time; otherwise this raises `DeclarationError`.
+    stream's last id. All workers of a group must use the same ``claim_after``. Otherwise a worker with a
+    shorter value would claim entries that others still own. A different value in the group's settings is
+    replaced if no consumer was seen for that time; otherwise this raises `DeclarationError`.
     """
     key = _settings(member)
     replies = yield [
@@ -115,10 +115,10 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
     ]
     announced, mark = accepted(replies[1])
     now = _now_ms(replies[2])
-    # Only a worker that creates the group needs the permission to do so.
+    # Only a worker that creates the group needs the permission to create groups.
     if group_row(replies[0], member.group) is None:
         if now is not None and 0 <= now - _number(replies[3]) < SEEN_MS:
-            # The group vanished a moment ago under running workers: continue where they were.
+            # The group has just vanished under running workers: continue at their position.
             found = f"{member.consumer}:{now}"
             mark = (yield from rejoin(member, unsettled=(), seen=None, mark=found)).mark
         else:
@@ -146,7 +146,7 @@ class Remade(NamedTuple):
     restored: int = 0
     """Number of pending entries that were restored from the backup."""
     age_ms: int = 0
-    """Age of that backup, in milliseconds."""
+    """Age of the backup that was restored, in milliseconds; 0 without one."""
 
 
 def rejoin(
@@ -161,12 +161,12 @@ def rejoin(
     """Create a vanished group again and restore its pending entries. If another client has ``replaced`` the
     group, restore them in the new one.
 
-    ``unsettled`` are ids with their delivery counts, ``seen`` is the greatest id that was ever delivered to
-    this member. ``handed_back`` are ids that this member handed back recently; in the backup it may still own
-    them. ``mark`` is a new random word, by which other workers notice that the group was created again.
+    ``unsettled`` are ids with their delivery counts. ``seen`` is the greatest id that was ever delivered to
+    this member. ``handed_back`` are ids that this member handed back recently; in the backup, this member may
+    still own them. ``mark`` is a new random word, by which other workers notice that the group was created again.
 
     The group continues at the position of the last backup (`group_backup`), and the backup's entries are
-    pending again: delayed entries, and those of other workers, dead workers included. Without a backup it
+    pending again: delayed entries, and those of other workers, including dead ones. Without a backup the group
     continues just below the smallest unsettled id, or after ``seen`` if nothing is unsettled. It starts
     from the beginning if the stream's last id is smaller, because the stream was deleted and written again.
     """
@@ -199,7 +199,7 @@ def rejoin(
         if backup is None or backup.floor is None:
             position = max(position, StreamID.parse(there[b"last-delivered-id"]))
         make = ["XGROUP", "SETID", member.stream, member.group, str(position)]
-    # This is one step: a worker that dies here has created everything or nothing.
+    # This is one step. If the worker dies here, it has created everything or nothing.
     replies = yield [
         ["MULTI"],
         ["HSET", _settings(member), MARK_FIELD, mark],
@@ -273,8 +273,8 @@ def _from_backup(
 def look_again(
     member: Member, *, unsettled: Sequence[tuple[bytes, int]], mark: bytes | None
 ) -> Operation[tuple[bytes | None, set[bytes]]]:
-    """Check by the group's mark whether another member created it again. If so, make this member own its
-    unsettled entries again, as `rejoin` does. Return the current mark and the ids that it owns again."""
+    """Check by the group's mark whether another member has created the group again. If so, make this member own
+    its unsettled entries again, as `rejoin` does. Return the current mark and the ids of these entries."""
     replies = yield [["HGET", _settings(member), MARK_FIELD]]
     found: bytes | None = accepted(replies[0])
     if found == mark:
@@ -283,7 +283,7 @@ def look_again(
 
 
 def _register(member: Member, unsettled: Sequence[tuple[bytes, int]]) -> Operation[set[bytes]]:
-    """Make this member own these ids, with these delivery counts. Return the ids that it owns now.
+    """Make this member own the entries ``unsettled``, with their delivery counts. Return the ids that it now owns.
 
     XCLAIM FORCE skips entries that are gone, and entries that another consumer owns and renews.
     """
@@ -319,7 +319,7 @@ def _number(reply: Any) -> int:
 
 
 def _announce(member: Member, now: int | None) -> list[Command]:
-    """Return the commands that set ``claim_after`` if it is not set, and read it."""
+    """Return the commands that set ``claim_after`` if it is not set, and read the value."""
     key = _settings(member)
     commands: list[Command] = [["HSETNX", key, CLAIM_AFTER_FIELD, member.claim_after_ms]]
     if now is not None:

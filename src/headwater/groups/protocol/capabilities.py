@@ -1,12 +1,12 @@
-"""The capabilities of a server: the commands that it has, asked once for each connection.
+"""The capabilities of a server: the commands that it has. They are asked for once per connection.
 
-There are two levels. Code outside this package need not know which one it uses:
+There are two levels. Code outside this package need not know which level it uses:
 
     Headwater       XSETTLE, XRENEW, XRETIRE, and XREADGROUP CLAIM
     Redis, Valkey   claims and settlements in Lua
 
-XREADGROUP CLAIM of Redis 8.4 is not used. Its reply does not name the entry's former owner, so it is unknown
-whether that owner released the entry or stopped renewing it.
+XREADGROUP CLAIM of Redis 8.4 is not used. Its reply does not name the entry's former owner, so a
+released entry cannot be distinguished from one whose owner stopped renewing it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ OLDEST = (7, 0)
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The capabilities of a server. ``server`` is its name and version for people: ``redis 8.2.3``."""
+    """The capabilities of a server. ``server`` is its name and version for messages: ``redis 8.2.3``."""
 
     verbs: bool
-    """True if it has XSETTLE, XRENEW and XRETIRE, and so Headwater's XREADGROUP CLAIM."""
+    """True if the server has XSETTLE, XRENEW and XRETIRE, and so Headwater's XREADGROUP CLAIM."""
     cluster: bool
-    """True if it is a cluster, where a command or script may touch keys of one hash slot only."""
+    """True if the server is a cluster, where a command or script may touch keys of only one hash slot."""
     server: str
     deletes_acked: bool = False
-    """True if it has XDELEX ACKED, which deletes entries that every group has acknowledged."""
+    """True if the server has XDELEX ACKED, which deletes entries that every group has acknowledged."""
 
 
 def probe() -> Operation[Capabilities]:
@@ -45,7 +45,7 @@ def probe() -> Operation[Capabilities]:
     ]
     info = info_fields(replies[1])
     if isinstance(replies[0], Refused):
-        # The user has no right to COMMAND. A server that has a command replies that its arguments are missing.
+        # The user may not run COMMAND. A server that has a command replies that its arguments are missing.
         short: list[Command] = [["XSETTLE"], ["XRENEW"], ["XRETIRE"], ["XDELEX"]]
         answers = yield short
         replies = [[None if "unknown command" in str(one) else [] for one in answers], replies[1]]

@@ -1,6 +1,6 @@
 """Chooses how many entries are read together, so that their content takes a few megabytes.
 
-A page of ids is short, but the entries may have 10 MB each.
+A page of ids is short, but each entry may have 10 MB.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 FIRST_ENTRIES = 10
-"""Number of entries of the first read. Later reads adapt to the size of the entries before."""
+"""Number of entries of the first read. Later reads adapt to the size of earlier entries."""
 
 MOST_ENTRIES = 500
 
@@ -20,13 +20,13 @@ CONTENT_BYTES = 4_000_000
 
 
 class ContentPages:
-    """Adapts the number of entries of each read. ``entries`` is the number for the next one."""
+    """Adapts the number of entries of each read. ``entries`` is the number for the next read."""
 
     def __init__(self) -> None:
         self.entries = FIRST_ENTRIES
 
     def of(self, ids: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Yield parts of ``ids``. Between two parts, the caller passes the entries of the first one to `read`."""
+        """Yield parts of ``ids``. After each part, the caller must pass the entries of this part to `read`."""
         first = 0
         while first < len(ids):
             part = ids[first : first + self.entries]
@@ -34,14 +34,14 @@ class ContentPages:
             yield part
 
     def read(self, entries: Sequence[Sequence[bytes]]) -> int:
-        """Adapt to entries that were read, each as its fields and values. Return their size in bytes.
+        """Adapt to entries that were read. An entry is its fields and values. Return the size of all in bytes.
 
         >>> pages = ContentPages()
         >>> pages.read([[b"f", bytes(1_000_000)]] * 10), pages.entries
         (10000010, 3)
         """
         size = sum(len(word) for fields in entries for word in fields)
-        if size:  # otherwise all were gone
+        if size:  # 0 if all entries were gone
             fitting = len(entries) * CONTENT_BYTES // size
             self.entries = max(1, min(MOST_ENTRIES, fitting))
         return size

@@ -1,4 +1,4 @@
-"""Errors about a stream or group that does not exist, with advice: perhaps only the stream's partitions exist."""
+"""Errors about a stream or group that does not exist, with advice if only the stream's partitions exist."""
 
 from __future__ import annotations
 

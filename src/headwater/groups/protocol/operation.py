@@ -8,8 +8,8 @@ Rule 1. An operation is a generator. It yields a list of commands, which are sen
 Rule 2. An error reply is a value in the list of replies, a `Refused`, and the operation decides what to do.
         If the connection breaks, the driver raises the error to its caller and closes the operation. It never
         repeats a command that may have run.
-Rule 3. An operation may be closed at any of its yields. The commands that it has sent until then leave the
-        group in a consistent state.
+Rule 3. An operation may be closed at any of its yields. The commands that it has sent up to that point
+        leave the group in a consistent state.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Operation: TypeAlias = Generator[list[Command], list[Any], T]
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the items in lists of at most ``size``, for commands that are sent together. From Python 3.12 on,
-    `itertools` has this.
+    """Yield the items in lists of at most ``size``, for commands that are sent together. `itertools` has this
+    function in Python 3.12 and later.
 
     >>> list(batched("abcde", 2))
     [['a', 'b'], ['c', 'd'], ['e']]
@@ -62,7 +62,7 @@ class GroupVanished(Refused):
 
 
 def accepted(reply: Any) -> Any:
-    """Return the reply, or raise it if it is an error. For a missing group the error is a `GroupVanished`."""
+    """Return the reply. Raise it if it is an error, as `GroupVanished` if the group is missing."""
     if isinstance(reply, Refused):
         raise reply
     return reply
@@ -158,15 +158,15 @@ def run_together(
 ) -> list[T]:
     """Run operations that are independent of each other, and send their next commands in one request.
 
-    If one of them raises an error, the others are closed and the error is raised. So each must be one that may be
-    closed (rule 3).
+    If one of them raises an error, the others are closed and the error is raised. It must be harmless to close
+    them (rule 3).
     """
     return run(client, _together(operations))
 
 
 def together(operations: Iterable[Operation[T]]) -> Operation[list[T | HeadwaterError]]:
     """Run operations that are independent of each other, and send their next commands in one request. Return their
-    results in order. If one raises a `HeadwaterError`, the error is its result, and the others continue.
+    results in order. If an operation raises a `HeadwaterError`, the error is its result, and the others continue.
     """
     return _together([_caught(one) for one in operations])
 
@@ -227,7 +227,7 @@ def _exchange(client: Any, commands: Sequence[Command]) -> list[Any]:
 
 
 async def perform(client: redis.asyncio.Redis | Exchanging, operation: Operation[T]) -> T:
-    """Run an operation on a ``redis.asyncio`` client, or over a connection that several share; see `run`."""
+    """Run an operation on a ``redis.asyncio`` client, or over a connection that several tasks share; see `run`."""
     shared: Exchange | None = getattr(client, "exchange", None)
     try:
         commands = next(operation)
@@ -276,8 +276,8 @@ def _wire(command: Command) -> list[Word]:
     """Return the command in the form that redis-py is given.
 
     The name is bytes, because redis-py converts the replies of commands whose name is a str. Unconverted replies are
-    faster, and the same in either protocol version. Text that is not ASCII is bytes too: redis-py cannot encode all
-    names.
+    faster, and the same in either protocol version. Text that is not ASCII is also sent as bytes: redis-py cannot
+    encode all names.
     """
     words = [one if type(one) is not str or one.isascii() else bytes_of(one) for one in command]
     name = words[0]
@@ -295,7 +295,7 @@ def _judged(reply: Any) -> Any:
     if not isinstance(reply, ResponseError):
         raise reply
     text = str(reply)
-    # redis-py removes the code from the text of errors that it has a class for.
+    # redis-py removes the code from the text of errors for which it has a class.
     code = getattr(reply, "status_code", None) or ""
     if code and code != "ERR":
         text = f"{code} {text}"

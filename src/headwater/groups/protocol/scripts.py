@@ -5,8 +5,8 @@ Rule 1. XPENDING with one id and one consumer checks the owner before anything c
 Rule 2. A delayed or released entry is *parked*: the consumer ``hw.parked`` owns it, with an idle time by
         which it can be claimed when it is due. The sorted set of delays has its due time as the score, so
         that a claim reads only due entries.
-Rule 3. Delivery counts: claiming adds one; parking keeps the count (FAIL) or subtracts one (SILENT);
-        renewing and parking by XCLAIM … JUSTID do not change it.
+Rule 3. Claiming adds one to the delivery count. Parking keeps the count (FAIL) or subtracts one (SILENT).
+        XCLAIM … JUSTID, which renews and parks entries, does not change the count by itself.
 Rule 4. XCLAIM drops a pending entry that is gone from the stream without reporting it. Each script that
         claims returns the ids of these entries.
 """

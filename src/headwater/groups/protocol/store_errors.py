@@ -8,8 +8,8 @@
 
 Rule 1. Waiting does not count as an attempt.
 Rule 2. After an error that is not in the table, reading, claiming and renewing wait, because they cannot be
-        given up. Settling and publishing fail. A worker that has not joined its group yet ends: the cause is
-        more likely a wrong configuration than an outage.
+        given up. Settling and publishing fail. A worker that has not joined its group yet ends, because a
+        wrong configuration is more likely than an outage.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headwater.groups.protocol.operation import GroupVanished, Refused
 
 
 class Remedy(Enum):
-    """The remedy for an error; the module's docstring describes each."""
+    """The remedy for an error. The module's docstring describes the remedies."""
 
     WAIT = "wait"
     RECONNECT = "reconnect"
@@ -56,7 +56,7 @@ CODES: Final[dict[str, Remedy]] = {
     "MOVED": Remedy.WAIT,
     "ASK": Remedy.WAIT,
     "NOSCRIPT": Remedy.WAIT,  # flushed between EVALSHA and EVAL
-    "READONLY": Remedy.RECONNECT,  # a demoted primary: the address may lead to the new one
+    "READONLY": Remedy.RECONNECT,  # a demoted primary: the address may now lead to the new primary
     "MASTERDOWN": Remedy.RECONNECT,
     "LOADING": Remedy.RECONNECT,
     "UNBLOCKED": Remedy.RECONNECT,  # a blocked read of a primary that was demoted
@@ -70,7 +70,7 @@ AT_FIRST: Final[dict[str, Remedy]] = {
     "MOVED": Remedy.END,
     "ASK": Remedy.END,
 }
-"""The remedies that differ when the group is joined for the first time."""
+"""The remedies that differ while the group is joined for the first time."""
 
 OTHERWISE: Final[dict[Step, Remedy]] = {
     Step.JOIN: Remedy.END,

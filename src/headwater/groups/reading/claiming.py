@@ -2,10 +2,10 @@
 
 A *silent* owner has not read, claimed or renewed anything for ``claim_after``.
 
-Rule 1. A claim never takes an entry that was renewed less than ``claim_after`` ago, nor one of the
-        member's own.
-Rule 2. A claimed entry comes with its delivery count, and with a flag: whether its former owner was silent,
-        or released or delayed the entry. Only a silent owner may have died.
+Rule 1. A claim never takes an entry that was renewed less than ``claim_after`` ago, or that the member
+        itself owns.
+Rule 2. A claimed entry comes with its delivery count, and with a flag that is true if the former owner was
+        silent, and false if that owner released or delayed the entry. Only a silent owner may have died.
 Rule 3. A blocking read returns, at the latest, when the next claim is due.
 Rule 4. On a server that does not claim while it reads, a claim looks only at due entries and at silent
         consumers, so its cost does not depend on the number of delayed entries. Once a minute, one member
@@ -39,8 +39,8 @@ MAX_BLOCK_MS = 5_000
 """Maximum time for which a read blocks, in milliseconds, so that a connection that died silently is noticed."""
 
 RELEASED_IDLE_MS = 10**11
-"""Idle time in milliseconds from which an entry is a released one: its delivery time is 0, so its idle time is
-the Unix time."""
+"""Minimum idle time in milliseconds of a released entry: its delivery time is 0, so its idle time is the Unix
+time."""
 
 HISTORY_ROWS = 1_000
 
@@ -48,7 +48,7 @@ SWEEP_SECONDS = 60.0
 """Interval at which the whole pending entries list is examined, in seconds."""
 
 Gone = Callable[[Sequence[bytes]], None]
-"""Called with the ids of pending entries that were deleted or trimmed from the stream."""
+"""Function that is called with the ids of pending entries that were deleted or trimmed from the stream."""
 
 
 class Delivered(NamedTuple):
@@ -66,7 +66,7 @@ class Delivered(NamedTuple):
 
 
 def _made(values: tuple[bytes, list[bytes], int, bool, bool]) -> Delivered:
-    """Return a `Delivered` of these values. This is faster than its constructor, which is a Python function."""
+    """Return a `Delivered` of these values. This is faster than the constructor, which is a Python function."""
     return tuple.__new__(Delivered, values)
 
 
@@ -74,7 +74,7 @@ class MemberReader:
     """Reads and claims for one member. Remembers the position of its sweep.
 
     ``now`` is the caller's monotonic time in seconds. With ``looks_for_gone``, on servers that claim while they
-    read, it looks for pending entries that are gone from the stream. This examines every delayed entry.
+    read, the reader looks for pending entries that are gone from the stream. This examines every delayed entry.
     """
 
     def __init__(self, member: Member, *, gone: Gone, looks_for_gone: bool = True) -> None:
@@ -88,7 +88,7 @@ class MemberReader:
         self._expected = inf
         """The earliest time given to `expect` since the last claim was sent."""
         self._waits_until = 0.0
-        """Time at which the last read returns at the latest, if the server does not wake it for a claim."""
+        """Latest time at which the last read returns, if the server does not wake it for a claim."""
         self._sweep_at = 0.0
         self._looked_to = b"-"
 
@@ -98,7 +98,7 @@ class MemberReader:
         return self._pass_at < self._waits_until
 
     def expect(self, due: float) -> None:
-        """Record that an entry can be claimed at ``due``, because this member delayed it itself."""
+        """Record that an entry can be claimed at ``due``, because this member has delayed it."""
         self._pass_at = min(self._pass_at, due)
         self._expected = min(self._expected, due)
 
@@ -158,8 +158,8 @@ class MemberReader:
         """Acknowledge claimable entries that are gone from the stream, a page at a time.
 
         CLAIM skips them, so they would stay pending for ever. A worker that still handles such an entry
-        renews it, so it is not claimable. Delayed entries are examined when they are due, and at once if their
-        ids are below the first one of the stream, because they were trimmed.
+        renews it, so it is not claimable. Delayed entries are examined when they are due, or immediately
+        if their ids are below the stream's first id, because then they were trimmed.
         """
         if now < self._sweep_at or not self._looks_for_gone:
             return
@@ -190,7 +190,7 @@ class MemberReader:
         gone += found
         yield from drop_gone(member, gone, self._gone)
 
-    # --- servers that do not ----------------------------------------------------------------------
+    # --- other servers ----------------------------------------------------------------------------
 
     def _claim_then_read(self, limit: int, now: float) -> Operation[list[Delivered]]:
         found: list[Delivered] = []
@@ -223,7 +223,7 @@ class MemberReader:
         if following >= 0:
             pause = min(pause, following)
         if self._place:
-            # This holds after the last step too: it may have found due entries.
+            # This applies after the last step too, because it may have found due entries.
             pause = min(pause, BETWEEN_STEPS_MS)
             if len(rows) < limit:
                 rows += yield from self._sweep(limit - len(rows))
@@ -266,8 +266,8 @@ class MemberReader:
 
 
 def _unless_moving(claim: Operation[T]) -> Operation[T | None]:
-    """Return the result of a claim, or None while the slot of its keys migrates to another node. Meanwhile
-    commands that name a missing key fail with TRYAGAIN; reading new entries works."""
+    """Return the result of a claim, or None while the slot of its keys migrates to another node. During
+    the migration, commands that name a missing key fail with TRYAGAIN. Reading new entries works."""
     try:
         return (yield from claim)
     except Refused as error:
@@ -277,7 +277,7 @@ def _unless_moving(claim: Operation[T]) -> Operation[T | None]:
 
 
 def claim_interval_ms(member: Member) -> int:
-    """Return the milliseconds between two looks for claimable entries, if the server does not wake the member."""
+    """Return the milliseconds between searches for claimable entries, if the server does not wake the member."""
     return max(20, min(500, member.claim_after_ms // 20))
 
 
@@ -303,7 +303,7 @@ def _gone_by_reading(stream: str, ids: Sequence[bytes]) -> Operation[list[bytes]
 
 
 def drop_gone(member: Member, ids: Sequence[bytes], gone: Gone) -> Operation[None]:
-    """Acknowledge pending entries that are gone from the stream. Only one member reports each of them."""
+    """Acknowledge pending entries that are gone from the stream. Each is reported by only one member."""
     if not ids:
         return
     replies = yield [["XACK", member.stream, member.group, one] for one in ids]
@@ -339,11 +339,11 @@ def recover(
     limit: int | None = None,
 ) -> Operation[tuple[list[Delivered], list[bytes]]]:
     """Return the entries that this member owns and that are not in ``known``, such as those of a reply that was
-    lost with a connection; and the ids of its entries that are gone from the stream, for `drop_gone`.
+    lost with a connection, and the ids of its entries that are gone from the stream, for `drop_gone`.
 
-    The delivery counts stay as they are, because the lost reply was this delivery. The former owner of a
-    claimed entry is unknown then, so no death is inferred from it. Examines at most ``limit`` pending entries,
-    from ``start`` on.
+    The delivery counts do not change, because the lost reply was this delivery. The former owner of a claimed
+    entry is unknown, so its death is not inferred. Examines at most ``limit`` pending entries, beginning at
+    ``start``.
     """
     rows = yield from owned(member, start=start, limit=limit)
     unknown = [row for row in rows if row[0] not in known]

@@ -1,23 +1,23 @@
-"""Limits of a group in all its workers together: the rate at which its entries start, and the number that run at once.
+"""Limits of a group across all its workers: the rate at which entries start, and the number that run at once.
 
     RATES   per limited key a string, two times in microseconds of the server:
-                ``run``: all tokens up to then are given away      ──▶ an entry that runs, now or in a moment
-                ``line``: up to then the entries in line are due   ──▶ an entry that is parked until its turn
+                ``run``: all tokens up to it are given away        ──▶ an entry that runs, now or very soon
+                ``line``: the entries in line are due up to it     ──▶ an entry that is parked until its turn
     PLACES  per limited key a hash, id → consumer, of the entries that run, a list of those in line, and a hash of these; of
             the group a hash of the keys with a line → how many places each has
 
-Rule 1. One script decides about all limits of an entry: it takes a token of each, or none.
+Rule 1. One script decides about all limits of an entry: it takes a token of each limit, or none at all.
 Rule 2. The tokens of a key come at regular times, and up to ``burst`` of them can be unused (the generic cell rate
         algorithm, ITU-T I.371). So at most ``burst`` + rate times t entries get a token within any time t.
 Rule 3. An entry with a key that must wait is parked, with a due time of its own in the line of its key. When it is
-        due it needs a token like any other. A new entry does not overtake the line.
+        due, it needs a token, as every entry does. A new entry does not overtake the line.
 Rule 4. An entry has a place while it is pending, its owner is the one that took the place, and this owner's lease is
         valid. So renewing the entry keeps its place, and the place of a dead process is free after ``claim_after``.
 Rule 5. An entry is in at most one line: that of the first limit that denies it a place. Limits with keys come first.
 Rule 6. A line is in the key of its places with the suffix ``:line``, and its ids are in one with ``:waits``.
         An entry without a key leaves the line when no live process has it.
-Rule 7. The process that frees a place makes the first entry in line due now. If it dies before it does so, another
-        process does it: each looks every two seconds.
+Rule 7. The process that frees a place makes the first entry in line due now. If that process dies first, another
+        one does this: each process looks every two seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KEPT_MS = 7 * 86_400_000
 """Time for which the places of a key are kept after the last change, in milliseconds: longer than any handler runs."""
 
 LAST_RESORT_MS = 3_600_000
-"""Delay in milliseconds after which an entry in line is due by itself, in case its workers have no limit any more."""
+"""Delay in milliseconds after which an entry in line is due by itself, in case no worker has the limit now."""
 
 LOOKED_AT = 100
 """Number of keys with a line that `look_after` examines in one step."""
@@ -53,13 +53,13 @@ class Token(NamedTuple):
     every_us: float
     """Time between two tokens."""
     burst_us: float
-    """Time for which tokens may be unused."""
+    """Maximum time for which tokens may stay unused."""
     in_line: bool
     """True if entries that wait are parked, each with its own due time; False if their process keeps them."""
 
 
 class LimitPlace(NamedTuple):
-    """A limit of the number of entries that run at once, for one key."""
+    """A limit on the number of entries that run at once, for one key."""
 
     key: str
     most: int
@@ -263,7 +263,7 @@ class Asked(NamedTuple):
 
     id: bytes
     horizon_us: int
-    """Maximum time for which its process would keep it until its token comes, in microseconds."""
+    """Maximum time for which the process keeps the entry until its token comes, in microseconds."""
     was_in_line: bool
     tokens: Sequence[Token] = ()
     places: Sequence[LimitPlace] = ()
@@ -287,8 +287,8 @@ def take_tokens(asked: Sequence[Asked]) -> Operation[list[Verdict]]:
 
 
 def take_places(member: Member, asked: Sequence[Asked]) -> Operation[list[int]]:
-    """Take a place of each limit for each entry that may start. Return for each entry 0 if it has its places, 1 if it
-    is in line and so must be parked, 2 if it must ask again."""
+    """Take a place of each limit for each entry that may start. Return a number for each entry: 0 if it has its
+    places, 1 if it is in line and so must be parked, 2 if its process must ask again."""
     numbers: dict[LimitPlace, int] = {}
     words: list[Word] = []
     for one in asked:
@@ -316,8 +316,8 @@ def free_places(member: Member, freed: Sequence[tuple[bytes, LimitPlace]]) -> Op
 
 
 def look_after(member: Member, cursor: int) -> Operation[tuple[int, int]]:
-    """Make entries in line due for the places of dead processes. Examines some keys from ``cursor`` on. Return the
-    number of entries, and the next cursor, 0 at the end."""
+    """Make entries in line due for the places of dead processes. Examines some keys, beginning at ``cursor``.
+    Return the number of entries, and the next cursor, which is 0 at the end."""
     replies = yield [["HSCAN", limit_key(member.stream, member.group), cursor, "COUNT", LOOKED_AT]]
     following, page = accepted(replies[0])
     if not page:
@@ -340,6 +340,6 @@ def _who(member: Member) -> list[Word]:
 
 
 def limit_state_key(stream: str, group: str, name: str, key: str) -> str:
-    """Return the key in the store of a limit for one limited key. It never equals that of another key with a suffix."""
+    """Return the store's key for a limit and one limited key. It never equals another such key with a suffix."""
     escaped = key.replace("%", "%25").replace(":", "%3A")
     return f"{limit_key(stream, group)}:{name}:{escaped}"

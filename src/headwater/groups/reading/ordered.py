@@ -3,14 +3,14 @@
 Rule 1. The *reader's key* `{stream}:hw:reader:<group>` names the reader, and expires if it is not renewed.
         Only this reader reads and claims.
 Rule 2. Entries are claimed by id, so that the caller decides which entry is next. A former reader may have let
-        another one read while its own handlers still run. Its entries are claimed only when they were not
-        renewed for ``claim_after``, which is about when its key expires if it dies.
+        another one read while its own handlers still run. Its entries are claimed only after they were not
+        renewed for ``claim_after``. If the former reader dies, its key expires at about that time.
 Rule 3. Reading and claiming are transactions that fail if the reader's key has changed or expired since it
-        was checked. So a process that was suspended in between gets nothing. They use plain commands, the same
-        on every server, and need one connection for all their steps.
+        was checked. So a process that was suspended in between gets nothing. The transactions use plain commands,
+        the same on every server, and need one connection for all their steps.
 Rule 4. An entry that is not pending is settled, unless the group will read it again because a failover has lost
         its delivery, or an operator has moved the group back. Then the reader begins again, as if it had lost
-        the key. Otherwise the next entry of the line would begin before this one.
+        the key. If it did not, the next entry of the line would begin before this entry.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def is_reader(member: Member) -> Operation[bool]:
 def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
     """Renew the reader's key. Return False if it is gone or names another consumer.
 
-    A member that has lost the key may renew it once for the new reader, which does no harm.
+    A member that has lost the key may renew it once for the new reader. This is harmless.
     """
     key = group_reader_key(member.stream, member.group)
     replies = yield [["MULTI"], ["GET", key], ["PEXPIRE", key, ttl_ms], ["EXEC"]]
@@ -80,8 +80,8 @@ def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
 
 
 def release_reader_key(member: Member, *, ttl_ms: int) -> Operation[None]:
-    """Delete the reader's key, so that another process can be the reader at once. Only a member that has renewed
-    the key in time may call this."""
+    """Delete the reader's key, so that another process can be the reader immediately. The caller must have renewed
+    the key in time."""
     key = group_reader_key(member.stream, member.group)
     replies = yield [["GETDEL", key]]
     name = accepted(replies[0])
@@ -92,8 +92,8 @@ def release_reader_key(member: Member, *, ttl_ms: int) -> Operation[None]:
 def pending_page(
     member: Member, known: Container[bytes], *, start: bytes, gone: Gone
 ) -> Operation[tuple[list[tuple[bytes, list[bytes]]], bytes | None]]:
-    """Return pending entries from ``start`` on that are not ``known``, with their fields, in id order. Second,
-    return the start of the next page, None after the last one. A page ends early if its entries are large."""
+    """Return a page of pending entries that are not ``known``, with their fields, in id order from ``start``, and
+    the start of the next page, None after the last one. A page ends early if its entries are large."""
     replies = yield [["XPENDING", member.stream, member.group, start, b"+", PAGE]]
     rows = accepted(replies[0])
     unknown = [row[0] for row in rows if row[0] not in known]
@@ -149,7 +149,7 @@ def wait_for_new(member: Member, seen: bytes, *, block_ms: int) -> Operation[Non
 def claim(member: Member, ids: Sequence[bytes], *, gone: Gone) -> Operation[Claimed]:
     """Claim those of the pending entries ``ids`` that are due, and that no other consumer renews. Raises
     `NotTheReader` if this member does not have the reader's key, or the group will read one of them again. Claims
-    nothing if the key was renewed in between."""
+    nothing if the key was renewed after it was checked."""
     yield from _watch(member)
     rows, waiting, settled = yield from _look(member, ids)
     if settled and StreamID.parse(settled[-1]) > StreamID.parse(
@@ -229,7 +229,7 @@ def _look(
 
 
 def _lease_ms(member: Member, row: Any) -> int:
-    """Return the milliseconds for which the owner of an XPENDING row keeps it unrenewed; 0 if nobody handles it."""
+    """Return the milliseconds for which the owner of an XPENDING row keeps it unrenewed; 0 without an owner."""
     return 0 if row[1] in (b"", _PARKED, member.consumer.encode()) else member.claim_after_ms
 
 
@@ -257,8 +257,8 @@ def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callab
 def _missed(
     member: Member, ids: Sequence[bytes], waiting: dict[bytes, int], gone: Gone
 ) -> Operation[list[bytes]]:
-    """Return those pending entries that a claim has skipped because they are gone from the stream. The others
-    that it skipped are not due, and are added to ``waiting``."""
+    """Return those pending entries that a claim has skipped because they are gone from the stream. The other
+    entries that it skipped are not due, and are added to ``waiting``."""
     if not ids:
         return []
     replies = yield [["XRANGE", member.stream, one, one] for one in ids]

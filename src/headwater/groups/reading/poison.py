@@ -8,19 +8,19 @@
 Rule 1. A delivery that ended because its process died is *excused*: it does not count as an attempt,
         because another message in the process may have killed it.
 Rule 2. From its second excused delivery on, every reader treats a message as a suspect (a suspected poison
-        message). A suspect runs with nothing else in its process, and its record says so before it runs.
+        message). A suspect runs with nothing else in its process. Its record shows this before it runs.
 Rule 3. A death counts against a message as a crash only if the message ran alone in the process.
 Rule 4. Silence counts as a death only until the owner is heard of again. Then the death is *forgiven*: the
         delivery stays excused, but does not make the message a suspect. So only processes that have ended
-        count. The process that knows that the owner lives records this by `heard`, before the claim or after
-        it: the owner itself when it finds the entry lost, or its supervisor while the owner is stopped.
+        count. A process that knows that the owner is alive records this by `heard`, before or after the
+        claim: the owner itself when it finds the entry lost, or its supervisor while the owner is stopped.
 Rule 5. Some claims are never judged, but the store counts them as deliveries: a process dies between a claim
         and writing the record, or a blocked read of a dead machine claims. For each known death, one such
         delivery is allowed, so that it does not make a message a dead letter.
 
 The records are in the hash ``{stream}:hw:poison:<group>``, id → excused, alone_at, crashes, left, and forgiven
-and replayed unless they are 0. The hash ``{stream}:hw:heard:<group>`` has the deliveries of owners that live, as
-``id count``. It expires an hour after the last of them.
+and replayed unless they are 0. The hash ``{stream}:hw:heard:<group>`` has the deliveries of owners that are alive,
+as ``id count``. It expires an hour after the last one was added.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from headwater.groups.reading.claiming import Delivered
 from headwater.messages.keys import heard_key, poison_key
 
 SUSPECT_FROM = 2
-"""Number of excused deliveries that make a message a suspect. One is not enough: every message in a process
-that died has one."""
+"""Number of excused deliveries that make a message a suspect. One is not enough, because every message in a
+process that died has one."""
 
 MAX_CRASHES = 2
-"""Default number of crashes that make a message a dead letter. One may have another cause, such as a deployment
-or the operating system."""
+"""Default number of crashes that make a message a dead letter. A single crash may have another cause, such as a
+deployment or the operating system."""
 
 
 HEARD_KEPT_MS = 3_600_000
-"""Milliseconds for which it is known that the owner of a delivery lives: longer than any ``claim_after`` in use."""
+"""Milliseconds for which the store remembers that an owner is alive: longer than any ``claim_after`` in use."""
 
 
 class Record(NamedTuple):
@@ -60,7 +60,7 @@ class Record(NamedTuple):
     forgiven: int = 0
     """Number of excused deliveries whose process was heard of again."""
     replayed: int = 0
-    """1 if an operator replayed its dead letter, so that it does not expire; otherwise 0."""
+    """1 if an operator replayed the message's dead letter, so that it does not expire; otherwise 0."""
 
     @property
     def deaths(self) -> int:
@@ -106,7 +106,7 @@ NO_RECORD = Record()
 
 def judge(record: Record, *, count: int, from_silent: bool, lives: bool = False) -> Record:
     """Return the new record of a claimed message. ``count`` is its delivery count, this claim included.
-    ``lives`` is true if its former owner was heard of.
+    ``lives`` is true if the former owner is known to be alive.
 
     >>> judge(Record(), count=2, from_silent=True).encode()
     '1 0 0 0'
@@ -116,7 +116,7 @@ def judge(record: Record, *, count: int, from_silent: bool, lives: bool = False)
     False
     """
     if not from_silent:
-        # Handing back also undid the count: the next claim would look like a death alone.
+        # Handing back has also undone the count. Without this, the next claim would look like a death while alone.
         return record._replace(alone_at=0) if record.alone_at >= count else record
     if lives:
         return record._replace(alone_at=0, excused=record.excused + 1, forgiven=record.forgiven + 1)
@@ -131,7 +131,7 @@ def alone(record: Record, *, count: int) -> Record:
 
 
 def outlived(record: Record) -> Record:
-    """Return the record of a suspect that has run alone for long, when others begin to run with it.
+    """Return the record of a suspect that has run alone for long, when other messages begin to run with it.
 
     It no longer runs alone, so a death does not count as a crash. But one excused delivery is taken away, so
     this delivery counts as an attempt: if the process dies, the next claim only restores the excused one. So a
@@ -142,7 +142,7 @@ def outlived(record: Record) -> Record:
 
 
 def forgiven(record: Record, *, alone: bool) -> Record:
-    """Return the record without the death of a process that lives. ``alone`` is true if the message ran alone in it."""
+    """Return the record without the death of a live process. ``alone`` is true if the message ran alone in it."""
     if alone and record.crashes:
         record = record._replace(crashes=record.crashes - 1, excused=record.excused + 1)
     return record._replace(forgiven=min(record.excused, record.forgiven + 1))
@@ -202,16 +202,16 @@ def judged(
         if after != before:
             changed += [one.id, after.encode()]
     if changed:
-        # If this is refused too, the records hold only for this delivery, in this process.
+        # If this is refused too, the records are valid only for this delivery, in this process.
         yield [["HSET", key, *changed]]
     return found
 
 
 def heard(member: Member, deliveries: Sequence[tuple[bytes, int, bool]]) -> Operation[None]:
-    """Record that the owner of these deliveries lives, and withdraw the deaths that its silence added to their records.
+    """Record that the owner of these deliveries is alive, and remove the deaths that its silence has recorded.
 
-    A delivery is an id, its delivery count at that owner, and whether it ran alone there. Recording it twice does no
-    harm. A refusal by the server is ignored.
+    A delivery is an id, its delivery count at that owner, and whether it ran alone there. Recording it twice is
+    harmless. A refusal by the server is ignored.
     """
     if not deliveries:
         return

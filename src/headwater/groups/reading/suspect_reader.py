@@ -1,9 +1,9 @@
 """Reads only suspected poison messages, for the quarantine process.
 
-Rule 1. It does not read new entries. It claims suspects by their ids in the hash of poison records, one at a
-        time.
-Rule 2. A suspect that another reader handed back for it is claimed before it is due. Otherwise that reader
-        would claim it first, and hand it back again. Other suspects are claimed as by `MemberReader`.
+Rule 1. The reader does not read new entries. It claims suspects by their ids in the hash of poison records,
+        one at a time.
+Rule 2. A suspect that another reader handed back for this one is claimed before it is due. Otherwise the other
+        reader would claim it first, and hand it back again. Other suspects are claimed as by `MemberReader`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SuspectReader:
             claimed, settled = yield from self._by_script(marked)
         yield from forget(member, settled)
         if not claimed:
-            # Reading a key that is never written is a pause that CLIENT UNBLOCK can end.
+            # A read of a key that is never written is a pause that CLIENT UNBLOCK can end.
             wait: list[Word] = ["XREAD", "BLOCK", claim_interval_ms(member), "STREAMS"]
             replies = yield [[*wait, related_key(member.stream, ":hw:probe"), "$"]]
             accepted(replies[0])

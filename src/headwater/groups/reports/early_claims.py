@@ -1,8 +1,8 @@
 """Counts entries that were claimed from a worker that still ran them, because their lease was too short.
 
-Rule 1. The worker that loses the entry counts, because it alone knows that it was alive.
+Rule 1. The worker that loses the entry counts the claim, because only this worker knows that it was alive.
 Rule 2. The hash ``{stream}:hw:early:<group>``, id → number of claims, expires an hour after the last count. If the
-        server refuses it, only the count is lost.
+        server refuses the hash, only the count is lost.
 """
 
 from __future__ import annotations

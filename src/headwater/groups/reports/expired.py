@@ -1,7 +1,7 @@
 """Counts the entries of a group that expired because no worker started them in time.
 
 Rule. A worker that settles expired entries counts them every two seconds in the hash ``{stream}:hw:expired:<group>``:
-      ``dropped``, ``dead``, and ``since``, the time of the first. The hash expires an hour after the last of them.
+      ``dropped``, ``dead``, and ``since``, the time of the first one. The hash expires an hour after the last one.
 """
 
 from __future__ import annotations

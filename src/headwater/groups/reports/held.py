@@ -17,7 +17,7 @@ from headwater.messages.keys import held_key
 KEPT_MS = 10_000
 
 MOST_KEYS = 100
-"""Maximum number of keys that are written: those whose first entry is oldest."""
+"""Maximum number of keys that are written. Keys with the oldest first entries are written."""
 
 MOST_WAITING = 20
 """Maximum number of waiting entries that are written for each key."""
@@ -28,7 +28,7 @@ class HeldKey(NamedTuple):
 
     key: str
     first: str
-    """Id of the entry that the others wait for: it runs, or waits for its retry."""
+    """Id of the entry for which the others wait. It runs, or waits for its retry."""
     waiting: Sequence[str]
     """Ids of the first entries that wait, at most `MOST_WAITING`."""
     total: int

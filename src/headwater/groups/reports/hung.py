@@ -1,6 +1,6 @@
 """Reports of workers about themselves: all their handlers hang, or a large transfer is under way.
 
-Rule. While one of these holds, a worker writes it every two seconds into a hash, consumer → sentence:
+Rule. While one of these is true, a worker writes it every two seconds into a hash, consumer → sentence:
       ``{stream}:hw:hung:<group>`` or ``{stream}:hw:transfers:<group>``. The hash expires soon after the worker stops.
 """
 
@@ -14,7 +14,7 @@ KEPT_MS = 10_000
 
 
 def write_hung(member: Member, sentence: str) -> Operation[None]:
-    """Write the reason why this consumer hangs; an empty ``sentence`` removes it. A refusal by the server is
+    """Write the reason why this consumer hangs. An empty ``sentence`` removes it. A refusal by the server is
     ignored; `explain` then does not know of it."""
     yield from _write(hung_key(member.stream, member.group), member, sentence)
 

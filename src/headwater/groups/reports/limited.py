@@ -34,7 +34,7 @@ class Limited(NamedTuple):
 
     total: int = 0
     ids: frozenset[str] = frozenset()
-    """Ids, among those asked about, of entries that wait."""
+    """Ids of the entries that wait, among those that were asked about."""
 
 
 def read_limited(stream: str, group: str, ids: Sequence[str]) -> Operation[Limited]:

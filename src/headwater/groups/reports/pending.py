@@ -43,7 +43,7 @@ SILENT_MS = 300_000
 
 
 def silent_after(claim_after_ms: int | None) -> int:
-    """Return the idle time in milliseconds from which an entry counts as claimable and its owner as silent."""
+    """Return the idle time in milliseconds at which an entry counts as claimable and its owner as silent."""
     return SILENT_MS if claim_after_ms is None else claim_after_ms
 
 
@@ -51,13 +51,13 @@ class PendingState(StrEnum):
     """The state of a pending entry."""
 
     IN_FLIGHT = "in flight"
-    """A consumer owns it, and its idle time is less than `silent_after`."""
+    """A consumer owns the entry, and its idle time is less than `silent_after`."""
     PARKED = "parked"
-    """It is a delayed entry, before its due time."""
+    """The entry is delayed and not due yet."""
     LIMITED = "limited"
-    """It waits for a limit of its consumer, and is delayed until its turn."""
+    """The entry waits for a limit of its consumer, and is delayed until its turn."""
     CLAIMABLE = "claimable"
-    """The next worker that reads claims it: it is due, or its idle time has reached `silent_after`."""
+    """The next worker that reads claims the entry: it is due, or its idle time has reached `silent_after`."""
 
 
 class PendingDelivery(NamedTuple):
@@ -65,7 +65,7 @@ class PendingDelivery(NamedTuple):
 
     id: str
     owner: str
-    """The consumer that owns it; empty if nobody does."""
+    """The consumer that owns the entry; empty if it has no owner."""
     age_ms: int
     """Time since it was added to the stream, by its id."""
     idle_ms: int | None
@@ -126,7 +126,7 @@ class GroupInfo(NamedTuple):
     stream: str
     name: str
     about: Mapping[bytes, Any]
-    """Its row of XINFO GROUPS."""
+    """The group's row of XINFO GROUPS."""
     now_ms: int
     """The time of the server, in Unix milliseconds."""
     able: Capabilities
@@ -143,7 +143,7 @@ def pending(
 
 
 def scheduled_count(stream: str) -> Operation[int]:
-    """Return the number of messages that are scheduled for ``stream``; 0 if the user may not know."""
+    """Return the number of messages that are scheduled for ``stream``; 0 if the user may not read them."""
     replies = yield [["XLEN", later_key(stream)]]
     return 0 if isinstance(replies[0], Refused) else int(replies[0])
 
@@ -151,8 +151,8 @@ def scheduled_count(stream: str) -> Operation[int]:
 def each_group(
     stream: str, group: str | None, ask: Callable[[GroupInfo], Operation[T]]
 ) -> Operation[list[T]]:
-    """Return the result of ``ask`` for each group of ``stream``, or only for ``group``. Groups that are deleted
-    meanwhile are left out. Raises `HeadwaterError` if the stream or the group does not exist."""
+    """Return the result of ``ask`` for each group of ``stream``, or only for ``group``. Groups that have been
+    deleted are left out. Raises `HeadwaterError` if the stream or the group does not exist."""
     answers = []
     for one in (yield from groups(stream, group)):
         try:
@@ -183,8 +183,8 @@ def groups(stream: str, group: str | None = None) -> Operation[list[GroupInfo]]:
 
 
 def known_lag(about: Mapping[bytes, Any]) -> int | None:
-    """Return a group's lag, given its row of XINFO GROUPS; None if it is unknown. It is also unknown if XSETID has made
-    it negative, as on Redis and Valkey."""
+    """Return a group's lag, given its row of XINFO GROUPS; None if it is unknown. It is also unknown if
+    it is negative, as it can be after XSETID on Redis and Valkey."""
     lag: int | None = about.get(b"lag")
     return None if lag is None or lag < 0 else lag
 

@@ -27,9 +27,9 @@ class Unread(NamedTuple):
     gone: int
     """Number of entries that are gone from the stream."""
     known: int
-    """Maximum number of those that the group had read, or has already counted as lost."""
+    """Maximum number of the gone entries that the group had read, or has already counted as lost."""
     new: bool = False
-    """True if the group has neither read nor counted anything yet, so that all losses are from before it."""
+    """True if the group has neither read nor counted anything yet, so that all losses precede the group."""
 
 
 def unread_lost(member: Member) -> Operation[int]:

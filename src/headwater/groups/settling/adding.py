@@ -1,6 +1,6 @@
 """Adds entries to streams: in order, each at most once by its name, at a later time, confirmed by replicas.
 
-Rule. An addition with names may be repeated: the store recognizes the repetition by the name and returns the id
+Rule. An addition with names may be repeated. The store recognizes the repetition by the name and returns the id
 of the first entry.
 """
 
@@ -32,7 +32,7 @@ CHUNK = 1_000
 """Maximum number of messages that are sent before their replies are read."""
 
 PRODUCER = "hw"
-"""The producer id of Headwater's messages. All apps use the same one, so that they share idempotent ids."""
+"""The producer id of Headwater's messages. All apps use the same id, so that they share idempotent ids."""
 
 MOST_KEYS = 10_000
 """Number of idempotent ids that a stream remembers of a producer: the maximum that XCFGSET accepts."""
@@ -52,7 +52,7 @@ class Once(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """The number of replicas that must confirm entries, and the milliseconds that they may take."""
+    """The number of replicas that must confirm entries, and the maximum time for this in milliseconds."""
 
     number: int
     timeout_ms: int
@@ -78,22 +78,22 @@ class Adding:
             self.additions = [deferred(*pair) for pair in zip(additions, after_ms, strict=True)]
         self.once = once
         self.outcomes: list[str | Refused | None] = [None] * len(additions)
-        """The outcome of each entry: its id, or the error with which the store rejects it permanently; None if
-        it is not added yet."""
+        """The outcome of each entry: its id, or the error with which the store rejects the entry permanently;
+        None if it is not added yet."""
         self.after_ms = after_ms
         self.first = 0
-        """Index of the first entry in the whole list, if this is a part of it."""
+        """Index of this part's first entry in the whole list; 0 if this object is the whole list."""
         self._due: dict[int, int] = {}
         """Index in the whole list → due time, in Unix milliseconds, of entries that had been scheduled before."""
         self._last: dict[str, StreamID] = {}
-        """The last id of each stream before this call. Entries after it are new, unless another client has just
-        added the same name."""
+        """The last id of each stream before this call. Entries with a greater id are new, unless another client
+        has just added the same name."""
         self._replicas = replicas
         self._confirmed: int | None = None
 
     def parts(self) -> Iterator[Adding]:
-        """Yield parts of `CHUNK` entries. After each part, this object has its outcomes when the next one is
-        requested."""
+        """Yield parts of `CHUNK` entries. When the next part is requested, this object takes over the
+        outcomes of the part before it."""
         once, after_ms = self.once, self.after_ms
         for first in range(0, len(self.additions), CHUNK):
             part = slice(first, first + CHUNK)
@@ -109,7 +109,7 @@ class Adding:
         """Add the entries that have no outcome yet.
 
         Raises the first error of an entry that the store cannot add now. Such entries were not added, so
-        the operation may be repeated. Raises `NotReplicated` if too few replicas confirm.
+        it is safe to repeat the operation. Raises `NotReplicated` if too few replicas confirm.
         """
         waiting = [n for n, one in enumerate(self.outcomes) if one is None]
         later: list[Refused] = []
@@ -185,7 +185,7 @@ class Adding:
                     commands.append(["XGROUP", "DESTROY", stream, _PLACE])
                     places += [None, None]
                 # Every call configures the stream, because deleting a stream deletes its configuration. A change
-                # of these values drops all idempotent ids, so the stream must have them before its first entry.
+                # of the values drops all idempotent ids, so they must be set before the stream's first entry.
                 commands.append(["XCFGSET", stream, *window])
                 places.append(stream)
                 create: list[Word] = [] if missing else ["NOMKSTREAM"]
@@ -241,7 +241,7 @@ class Adding:
         return found
 
     def _look_up(self) -> Operation[None]:
-        """Read the due times of entries that the store had before, and of those whose name was given twice."""
+        """Read the due times of entries that the store already had, and of those whose name was given twice."""
         seen: set[tuple[str, str]] = set()
         before: list[int] = []
         for n, (to, one) in enumerate(zip(self.additions, self.outcomes, strict=True)):
@@ -268,12 +268,12 @@ class Adding:
         streams = {one.stream for one in self.additions}
         confirm: list[Command] = []
         for stream in streams:
-            # A repeated message writes nothing that replicas could confirm, so this write follows it.
+            # The repetition of a message writes nothing that replicas could confirm, so this write follows it.
             confirm.append(["SET", related_key(stream, ":hw:wait"), "", "PX", 1])
             confirm.append(["WAIT", *self._replicas])
         replies = yield [*commands, *confirm]
         waits = replies[len(commands) + 1 :: 2]
-        # An error of WAIT, as on a primary that has just been demoted, confirms nothing.
+        # An error of WAIT confirms nothing. A primary that has just been demoted returns one.
         self._confirmed = min(0 if isinstance(one, Refused) else int(one) for one in waits)
         return replies[: len(commands)]
 
@@ -329,7 +329,7 @@ def add_one(addition: Addition) -> Operation[str]:
 
 
 def add_once(addition: Addition, *, key: str, window_ms: int) -> Operation[str]:
-    """Add an entry unless one was added with this key within the window. Return the id of that one or the new one."""
+    """Add an entry unless one was added with this key within the window. Return the earlier or new id."""
     adding = Adding([addition], once=Once([key], window_ms))
     yield from adding.rest()
     added: str = accepted(adding.outcomes[0])

@@ -1,7 +1,7 @@
 """Writes, lists and deletes the records of dead letters. `replay` hands them back to their group.
 
-Rule. The settlement of an entry writes its record in the same step. So there is exactly one record, even if
-the worker dies.
+Rule. The settlement of an entry and its record are one step. So there is exactly one record, even if the
+worker dies.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def bury(
 def page(
     destination: str, *, after: str = "", until: str = "+", count: int = PAGE
 ) -> Operation[list[DeadLetter]]:
-    """Return up to ``count`` records after the one with id ``after``, oldest first. ``until`` is the last id that is
+    """Return up to ``count`` records after the id ``after``, oldest first. ``until`` is the last id that may be
     returned."""
     start = f"({after}" if after else "-"
     replies = yield [["XRANGE", destination, start, until, "COUNT", count]]
@@ -73,7 +73,7 @@ def page(
 
 
 def find(destination: str, ids: Sequence[str]) -> Operation[list[DeadLetter]]:
-    """Return the records with these ids. Raises `HeadwaterError` for the first one that does not exist."""
+    """Return the records with these ids. Raises `HeadwaterError` for the first id that does not exist."""
     replies = yield [["XRANGE", destination, wanted, wanted] for wanted in ids]
     found = []
     for wanted, reply in zip(ids, replies, strict=True):
@@ -87,6 +87,6 @@ def find(destination: str, ids: Sequence[str]) -> Operation[list[DeadLetter]]:
 
 
 def drop(destination: str, ids: Sequence[str]) -> Operation[int]:
-    """Delete records and return the number of those that existed."""
+    """Delete the records with these ids, and return the number of those that existed."""
     replies = yield [["XDEL", destination, *ids]]
     return int(accepted(replies[0]))

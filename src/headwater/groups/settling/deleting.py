@@ -1,7 +1,7 @@
 """The option ``delete=True`` of a consumer: delete entries that every group has acknowledged.
 
-Rule 1. An entry is deleted in one step with its acknowledgement, and only if no group of the stream has
-        it pending or has yet to read it. So the last group that acknowledges it deletes it.
+Rule 1. An entry is deleted in one step with its acknowledgement, and only if no group of the stream still
+        has it pending or has yet to read it. So the last group to acknowledge the entry deletes it.
 Rule 2. A server without XDELEX (Redis before 8.2, Valkey) cannot check the other groups. There, an entry is
         deleted only if its stream has no other group.
 """

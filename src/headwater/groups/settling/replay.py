@@ -3,12 +3,12 @@
 Rule 1. An entry that is still in its stream becomes pending in its own group again, with a delivery count of
         0. Other groups, which have handled it, do not get it.
 Rule 2. An entry that is gone from its stream, or whose group is gone, can only be added again, and then every
-        group of the stream gets it. This is done only if the stream has no other group, or the caller allows it.
+        group of the stream gets it. It is added only if the stream has no other group, or the caller allows this.
 Rule 3. The record is deleted in the same step. The dead-letter stream is watched (WATCH) from before the reads
-        until then, so two operators never replay a record twice. If it has changed, all is read again. This
-        needs one connection for both steps, which a client with a pool has if one thread uses it.
-Rule 4. If an entry cannot be handed back because it or its group is deleted at that moment, its record is added to
-        the dead-letter stream again.
+        until this step, so two operators never replay a record twice. If the stream has changed, all is read
+        again. Reads and step need the same connection; a client with a pool has it if one thread uses it.
+Rule 4. If an entry cannot be handed back, because the entry or its group is deleted at that moment, its record is
+        added to the dead-letter stream again.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from headwater.messages.dead import DeadLetter
 from headwater.messages.keys import PARKED_CONSUMER, delays_key, poison_key
 
 TOGETHER = 100
-"""Maximum number of records that are replayed in one step, fewer if they have more than `CONTENT_BYTES`."""
+"""Maximum number of records that are replayed in one step; fewer if they are larger than `CONTENT_BYTES`."""
 
 ATTEMPTS = 20
-"""Maximum number of attempts of a step, which begins again if the dead-letter stream has changed."""
+"""Maximum number of attempts of a step. It is attempted again if the dead-letter stream has changed."""
 
 
 class ReplayResult(StrEnum):
@@ -47,7 +47,7 @@ class ReplayResult(StrEnum):
     RETURNED = "returned"
     """The entry is pending in its group again."""
     ADDED = "added"
-    """The entry was added again, with a new id, because it or its group was gone."""
+    """The entry was added again, with a new id, because the entry or its group was gone."""
     COMING = "coming"
     """The group will get the entry anyway, because it is pending or undelivered. The record was deleted."""
     GONE = "gone"
@@ -113,7 +113,7 @@ class _Step(NamedTuple):
 
 
 def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
-    """Yield lists of records of one stream, not too many, each record once. Records without fields are apart."""
+    """Yield lists of records of one stream, of limited size, each record once. Those without fields are apart."""
     part: list[DeadLetter] = []
     size = 0
     for one in letters:

@@ -4,12 +4,12 @@
                                                       │ XSETTLE … ACKDEL TO orders, one step
                                                       └──▶ orders
 
-Rule 1. An entry is in the stream of scheduled messages until it is published or cancelled. So a deleted group
-        is created again at the beginning of the stream, and nothing is lost or published twice.
-Rule 2. Publishing and removing an entry are one owner-checked step. Cancelling deletes the entry and
-        acknowledges it in one step too, so a message is published or cancelled, never both.
-Rule 3. The entry has its due time: its id is the time at which it was added, by the clock of the store, and
-        its field ``hw.after`` is the number of milliseconds that it waits.
+Rule 1. An entry stays in the stream of scheduled messages until it is published or cancelled. So if the group is
+        deleted and created again at the beginning of the stream, nothing is lost or published twice.
+Rule 2. An entry is published and removed in one owner-checked step. Cancelling deletes and acknowledges it,
+        also in one step. So a message is published or cancelled, never both.
+Rule 3. An entry determines its due time: its id is the time at which it was added, by the clock of the store,
+        and its field ``hw.after`` is the number of milliseconds for which it waits.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ GROUP: Final = "hw"
 """The group of each stream of scheduled messages."""
 
 CLAIM_AFTER_MS: Final = 10_000
-"""``claim_after`` of the group, in milliseconds. A worker owns a scheduled message for the time of one settlement.
-If it is killed then, the message is late by this time."""
+"""``claim_after`` of the group, in milliseconds. A worker owns a scheduled message only for one settlement.
+If the worker is killed then, the message is late by ``claim_after``."""
 
 READ_ENTRIES: Final = 64
-"""Maximum number of entries of a read. If no script publishes (`publish_by_script`), a read may have up to twice
-as many as the one before, provided that their content stays within a few megabytes."""
+"""Maximum number of entries of a read. Without `publish_by_script`, a read may have up to twice as many entries
+as the one before, as long as their content stays within a few megabytes."""
 
 SCRIPT_ENTRIES: Final = 200
 """Maximum number of entries that one call of the script publishes: two milliseconds of the server's time."""
@@ -61,13 +61,13 @@ SCRIPT_BYTES: Final = 1024 * 1024
 """Size of the content in bytes at which a call of the script ends."""
 
 REFUSED_MS: Final = 60_000
-"""Milliseconds after which a message that its stream refused is tried again."""
+"""Milliseconds after which a message that its stream has refused is published again."""
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
-"""Size of the published fields in bytes from which a batch of settlements is complete."""
+"""Size of the published fields, in bytes, at which a batch of settlements is complete."""
 
 LATE_MS: Final = 1_000
-"""Delay in milliseconds from which a message has the field that it was late: its expiry counts from its due time."""
+"""Minimum delay in milliseconds for the field that a message is late. Its expiry then counts from its due time."""
 
 AFTER_FIELD: Final = b"hw.after"
 MAXLEN_FIELD: Final = b"hw.maxlen"
@@ -88,19 +88,19 @@ def deferred(addition: Addition, after_ms: int) -> Addition:
 
 
 def cancel(stream: str, entry_id: str) -> Operation[bool]:
-    """Cancel a scheduled message of ``stream``. Return False if it was published or cancelled before."""
+    """Cancel a scheduled message of ``stream``. Return False if it was already published or cancelled."""
     return bool((yield from cancel_each(stream, [entry_id])))
 
 
 def cancel_each(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
-    """Cancel scheduled messages of ``stream``. Return the ids of those that were not published or cancelled before."""
+    """Cancel scheduled messages of ``stream``. Return the ids of those that were still scheduled."""
     key = later_key(stream)
     replies = yield [
         ["MULTI"],
         *(["XDEL", key, one] for one in ids),
         ["XACK", key, GROUP, *ids],
         ["EXEC"],
-        # For Redis and Valkey: otherwise the due times would stay until a claim finds them due.
+        # For Redis and Valkey, where the due times would otherwise stay until a claim finds them due.
         ["ZREM", delays_key(key, GROUP), *ids],
     ]
     deleted = executed(replies[:-1])
@@ -113,7 +113,7 @@ def cancel_each(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
 def in_use(streams: Sequence[str]) -> Operation[list[bool]]:
     """Return for each stream whether a message was ever scheduled for it."""
     keys = [later_key(stream) for stream in streams]
-    # Usually none of the keys exists. A cluster refuses this for keys of several slots.
+    # Usually none of the keys exists. A cluster refuses this command for keys of several slots.
     if len(keys) > 1 and (yield [["EXISTS", *keys]])[0] == 0:
         return [False] * len(keys)
     replies = yield [["EXISTS", key] for key in keys]
@@ -137,7 +137,7 @@ class Handled(NamedTuple):
 
     refused: list[Refusal]
     next_ms: int | None
-    """Milliseconds until the first of the delayed entries is due; None if no entry is delayed."""
+    """Milliseconds until the first delayed entry is due; None if no entry is delayed."""
 
 
 def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Operation[Handled]:
@@ -172,7 +172,7 @@ def publish_by_script(member: Member, stream: str) -> Operation[tuple[bool, Hand
             raise
         return False, Handled(
             [], None
-        )  # the slot migrates; entries that a read returns are published nevertheless
+        )  # the slot migrates; entries that a read returns are still published
     refusals = [Refusal(one, refused(text.decode("utf-8", "replace"))) for one, text in errors]
     for one in refusals:
         if remedy(one.error, Step.SETTLE) is not Remedy.FAIL:
@@ -183,7 +183,7 @@ def publish_by_script(member: Member, stream: str) -> Operation[tuple[bool, Hand
 
 def _postpone(member: Member, refusals: Sequence[Refusal]) -> Operation[None]:
     """Delay the messages that their stream refused."""
-    parked = not member.able.verbs  # then the member does not own them
+    parked = not member.able.verbs  # on such servers the member does not own them
     again = [Settlement(one.id, How.SILENT, REFUSED_MS, any_owner=parked) for one in refusals]
     yield from settle(member, again)
 
@@ -201,7 +201,7 @@ def _settlement(stream: str, one: Delivered, now: int) -> Settlement:
 
 
 def _batches(settlements: Sequence[Settlement]) -> Iterator[list[Settlement]]:
-    """Split settlements into batches, because a server closes a connection that sends too much at a time."""
+    """Split settlements into batches, because a server closes a connection that sends too much in one go."""
     batch: list[Settlement] = []
     size = 0
     for one in settlements:
@@ -228,7 +228,7 @@ def _refusals(
 
 
 def due_ms(entry_id: bytes, flat: Sequence[bytes]) -> int:
-    """Return the due time of an entry in Unix milliseconds, the time of its addition if it has no ``hw.after``."""
+    """Return the due time of an entry in Unix milliseconds: the time of its addition if it has no ``hw.after``."""
     tail = [(flat[-2], flat[-1])] if len(flat) >= 2 else []
     return StreamID.parse(entry_id).ms + (_number(tail, AFTER_FIELD) or 0)
 

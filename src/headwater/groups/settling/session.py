@@ -1,9 +1,9 @@
 """A member's session in its group: the state from which the member creates a vanished group again.
 
-Workers use it with an event loop, Spark's group mode without one.
+Workers use a session with an event loop, and Spark's group mode without one.
 
 Rule 1. A vanished group is created again from this state (`member.rejoin`), never silently from the
-        beginning. The operation that found it gone is repeated.
+        beginning. The operation that found the group gone is repeated.
 Rule 2. A member may have lost an entry because another member created the group again. Then the member
         takes ownership of the entry again, and settles it.
 """
@@ -27,8 +27,8 @@ log = logging.getLogger("headwater.groups")
 T = TypeVar("T")
 
 ROUNDS = 3
-"""Number of rounds of backups for which a member remembers the entries that it handed back. A backup is at most
-two rounds old."""
+"""Number of rounds of backups for which a member remembers the entries that it has handed back. A backup is at
+most two rounds old."""
 
 Counted: TypeAlias = Sequence[tuple[bytes, int]]
 """Ids with their delivery counts."""
@@ -46,7 +46,7 @@ class GroupSession:
         """The greatest id that was ever delivered as a new entry."""
         self._unsettled = unsettled
         self._handed_back: deque[set[bytes]] = deque([set()], maxlen=ROUNDS)
-        """Ids that this member handed back, by round of backups: the last backup may be from before that."""
+        """Ids that this member handed back, by round of backups. The last backup may still have them."""
 
     def join(self, *, position: StreamID | str = MIN_ID) -> Operation[None]:
         """Join the group; see `member.join`."""
@@ -54,7 +54,7 @@ class GroupSession:
 
     def surviving(self, make: Callable[[Member], Operation[T]]) -> Operation[T]:
         """Run the operation that ``make`` returns. If the group is gone, create it again and repeat the
-        operation once. So the operation must be one that may run twice."""
+        operation once. It must be harmless to run the operation twice."""
         try:
             return (yield from make(self.member))
         except GroupVanished:
@@ -78,15 +78,15 @@ class GroupSession:
 
     def registered_again(self, unsettled: Counted) -> Operation[set[bytes]]:
         """Make this member own these entries again if another member created the group again. Return the ids
-        that it owns again, otherwise an empty set."""
+        that it owns again; empty if the group was not created again."""
         self.mark, kept = yield from look_again(self.member, unsettled=unsettled, mark=self.mark)
         return kept
 
     def settle(
         self, settlements: Sequence[Settlement], unknown: AbstractSet[bytes] = frozenset()
     ) -> Operation[list[SettleOutcome]]:
-        """Settle in order; see `settling.settle`. Entries that this member lost because another member created the
-        group again are taken back and settled. Raises `GroupVanished`."""
+        """Settle in order; see `settling.settle`. If this member lost entries because another member created
+        the group again, it takes them back and settles them. Raises `GroupVanished`."""
         outcomes = yield from settle(self.member, settlements, unknown)
         for one in settlements:
             if one.how not in FINAL:
@@ -108,8 +108,8 @@ class GroupSession:
         return outcomes
 
     def backed_up(self) -> None:
-        """Record that a round of backups has passed. Ids that were handed back `ROUNDS` rounds before are in the
-        backup by now, and are forgotten here."""
+        """Record that a round of backups has passed. Forget ids that were handed back `ROUNDS` rounds ago, because
+        the backup was written since."""
         self._handed_back.append(set())
 
 

@@ -2,13 +2,13 @@
 
 Rule 1. Failures, dead letters and entries that are handed back are owner-checked: a former owner changes nothing.
         A success settles its entry as long as it is pending, regardless of its owner (``any_owner``). The first
-        member to finish settles it, and the results of later ones are dropped.
-Rule 2. A settlement may be sent twice: after the first one, the second changes nothing. So a batch whose reply was
-        lost is sent again. If it has results, which may be large, the store is first asked whether its entries are
+        member to finish settles the entry, and the results of later ones are dropped.
+Rule 2. A settlement may be sent twice, because the second one changes nothing. So a batch whose reply was lost is
+        sent again. If it has results, which may be large, the store is first asked whether its entries are
         still pending.
 Rule 3. Settlements share commands, but a failure of one does not undo another.
-Rule 4. A settlement of several entries with results is one step: if one of them cannot be settled, none is.
-        Without results, it settles those that can be.
+Rule 4. A settlement of several entries with results is one step: if one entry cannot be settled, none is.
+        Without results, it settles the entries that can be settled.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ LUA_WORDS = 7_000
 """Maximum number of words of one XADD in Lua, whose stack has room for 8,000."""
 
 SHARED_WORDS = 50_000
-"""Maximum number of words of results that share one XSETTLE. A server accepts 1,048,576 in one command."""
+"""Maximum number of words of results that share one XSETTLE. A server accepts 1,048,576 words in one command."""
 
 LOADED_BYTES = 64 * 1024
-"""Size of a result, in bytes, from which the script is loaded before it is called."""
+"""Size of a result, in bytes, at which the script is loaded before it is called."""
 
 SERVER_WORDS = 1024 * 1024
 """Maximum number of words of one command, on every server."""
 
 MOST_WORDS = SERVER_WORDS - 64
-"""Maximum number of words of the settlements in one command. The command itself needs some."""
+"""Maximum number of words of the settlements in one command. The command itself needs the others."""
 
 
 RENEWED_TOGETHER = 1_000
@@ -52,7 +52,7 @@ RENEWED_TOGETHER = 1_000
 
 
 class How(StrEnum):
-    """The ends of a delivery, by the arguments of XSETTLE."""
+    """The ways to end a delivery. Values are arguments of XSETTLE."""
 
     ACK = "ACK"
     """The entry is acknowledged."""
@@ -76,7 +76,7 @@ class Addition(NamedTuple):
     stream: str
     fields: Pairs
     maxlen: int | None = None
-    """Trim the stream to about this many entries; None for no trimming."""
+    """Approximate number of entries to which the stream is trimmed; None for no trimming."""
 
     def words(self) -> list[Word]:
         """Return XADD's arguments after the key."""
@@ -99,14 +99,14 @@ class Settlement(NamedTuple):
     delay_ms: int = 0
     additions: Sequence[Addition] = ()
     others: Sequence[bytes] = ()
-    """More entries that end in the same way: with additions all of them or none, without additions each by
-    itself. They need an end in `FINAL`."""
+    """More entries that end in the same way: with additions, all of them or none; without additions, each by
+    itself. They require an end in `FINAL`."""
     any_owner: bool = False
-    """True to settle pending entries even if another consumer owns them now (rule 1). Needs an end in `FINAL`."""
+    """True to settle pending entries even if another consumer owns them (rule 1). Requires an end in `FINAL`."""
 
     @property
     def ids(self) -> list[bytes]:
-        """The ids of all entries that it settles."""
+        """The ids of all entries of the settlement."""
         return [self.id, *self.others]
 
 
@@ -129,8 +129,8 @@ class SettleOutcome(NamedTuple):
     gone: bool = False
     """True if the entry was to be delivered again, but is gone from the stream and so no longer pending."""
     missed: Sequence[bytes] = ()
-    """Entries that were not settled. The member does not own them, or with ``any_owner`` they are not pending, or
-    this holds for another entry of the same step."""
+    """Entries that were not settled: the member does not own them, or with ``any_owner`` they are not pending, or
+    the same is true of another entry of the step."""
 
 
 _DONE = SettleOutcome(done=True)
@@ -150,7 +150,7 @@ def settle(
     doubtful = unknown and [s for s in settlements if s.additions and not unknown.isdisjoint(s.ids)]
     if doubtful:
         return (yield from _unless_settled(member, settlements, doubtful))
-    # Keys in other slots cannot be written in the same step. Publish first, then settle: at least once.
+    # Keys in other slots cannot be written in the same step. Publish first and then settle, for at least once.
     apart = {n: s for n, s in enumerate(settlements) if s.additions and _apart(member, s)}
     refused = (yield from _published(apart)) if apart else {}
     rest = [
@@ -192,7 +192,7 @@ def _in_one_step(
 
 
 def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
-    """Split settlements into runs that fit into one command each. A settlement that is too long is a run by
+    """Split settlements into parts that each fit into one command. A settlement that is too long is a part by
     itself."""
     first = words = 0
     for n, settlement in enumerate(settlements):
@@ -206,7 +206,7 @@ def _parts(settlements: Sequence[Settlement]) -> Iterator[Sequence[Settlement]]:
 
 
 def _words(settlement: Settlement) -> int:
-    """Return an upper bound of the number of words that the settlement takes in a command."""
+    """Return an upper bound for the number of words of the settlement in a command."""
     words = 5 + len(settlement.others)
     for one in settlement.additions:
         words += 10 + 2 * len(one.fields)
@@ -259,7 +259,7 @@ def _published(apart: Mapping[int, Settlement]) -> Operation[dict[int, SettleOut
 
 def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[list[SettleOutcome]]:
     """Settle by XSETTLE. Settlements of the same kind share one. An XSETTLE with results does everything or
-    nothing. If it did nothing, each of its settlements is sent again by itself, so that one failure does not
+    nothing. If it does nothing, each of its settlements is sent again by itself, so that one failure does not
     affect the others."""
     outcomes = [_DONE] * len(settlements)
     again = yield from _settle_alike(member, settlements, _alike(settlements), outcomes)
@@ -268,7 +268,7 @@ def _by_verbs(member: Member, settlements: Sequence[Settlement]) -> Operation[li
 
 
 def _alike(settlements: Sequence[Settlement]) -> list[list[int]]:
-    """Return lists of indexes, each of settlements that share a command."""
+    """Return lists of indexes. The settlements of each list share a command."""
     alike: dict[object, list[int]] = {}
     words = part = 0
     for index, settlement in enumerate(settlements):
@@ -406,7 +406,7 @@ def _outcome(settlement: Settlement, reply: list[Any]) -> SettleOutcome:
 
 
 def renew(member: Member, ids: Sequence[bytes]) -> Operation[list[bool]]:
-    """Renew the leases of these entries. Return for each whether the member owns it."""
+    """Renew the leases of these entries. Return for each entry whether the member owns it."""
     kept: list[bool] = []
     for first in range(0, len(ids), RENEWED_TOGETHER):
         part = ids[first : first + RENEWED_TOGETHER]

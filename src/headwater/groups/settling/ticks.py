@@ -1,13 +1,13 @@
-"""Adds ticks, which are messages at declared times, each once.
+"""Adds ticks, which are messages at declared times. Each is added once.
 
     worker ── look: the store's time, the last tick, the declared rule
            ── XADD {stream} <time of the tick>-0 …
 
-Rule 1. The id of a tick is its time. A stream accepts only ids above its last one, so one worker adds a tick, and no
-        other can add it again. The clock of the store decides which ticks are due.
-Rule 2. The last id of the stream is the last tick. So nothing else records it, and trimming does not change it.
-Rule 3. The hash ``{stream}:hw:ticks`` has the rule and the time of its declaration: ticks before that were not missed.
-        The rule that was declared last is valid. A worker that declares another one adds nothing.
+Rule 1. The id of a tick is its time. A stream accepts only ids above its last id. So one worker adds a tick, and
+        others cannot add it again. The clock of the store decides which ticks are due.
+Rule 2. The last id of the stream is the last tick. It is not recorded elsewhere, and trimming does not change it.
+Rule 3. The hash ``{stream}:hw:ticks`` has the rule and the time of its declaration: earlier ticks were not missed.
+        The rule that was declared last is valid. A worker that has declared another rule adds nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TicksState(NamedTuple):
     ticked_ms: int | None
     """Time of the last tick; None before the first one."""
     next_ms: int | None
-    """Time of the next tick, as the workers recorded it; None if they did not."""
+    """Time of the next tick, as workers recorded it; None if they have not."""
 
 
 def _since(rule: str) -> str:
@@ -57,7 +57,7 @@ def declare_rule(stream: str, rule: str) -> Operation[None]:
     key = ticks_key(stream)
     replies = yield [["TIME"], ["HGET", key, "rule"]]
     now, before = server_ms(replies[0]), accepted(replies[1])
-    # If several workers declare it, the first one sets the time.
+    # If several workers declare the rule, the first one sets the time.
     commands: list[Command] = [["HSETNX", key, _since(rule), now], ["HSET", key, "rule", rule]]
     if before is not None and text_of(before) != rule:
         commands.append(["HDEL", key, _since(text_of(before)), "next"])
@@ -92,7 +92,7 @@ def state(stream: str, rule: str | None = None) -> Operation[TicksState | None]:
 
 def state_if_told(stream: str, group: str) -> Operation[TicksState | None]:
     """Return the state of a stream of ticks, for reports; None if ``group`` is not the group of ticks, or if the user
-    has no right to read the state."""
+    may not read the state."""
     if group != GROUP:
         return None
     try:
@@ -104,7 +104,7 @@ def state_if_told(stream: str, group: str) -> Operation[TicksState | None]:
 def add_ticks(
     stream: str, ticks: Sequence[tuple[int, Pairs]], *, maxlen: int, next_ms: int | None
 ) -> Operation[int]:
-    """Add ticks, each by its time and its fields, and record the next one. Return the number that were new."""
+    """Add ticks, each by its time and its fields, and record the next one. Return the number of new ticks."""
     trim: list[Word] = ["MAXLEN", "~", maxlen]
     commands: list[Command] = [
         ["XADD", stream, *trim, f"{ms}-0", *chain.from_iterable(fields)] for ms, fields in ticks

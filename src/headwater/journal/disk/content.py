@@ -8,13 +8,13 @@ from functools import cached_property
 
 
 class Content:
-    """The content of a file at one time. It is read later.
+    """The content of a file at one moment. It may be read later.
 
         size     its length in bytes
         used     the offset after its last byte that is not zero
 
-    Bytes that another process writes after ``used`` in the meantime do not belong to it: zeros are read there.
-    ``read_into`` fills a view from an offset of the file on.
+    Bytes that another process writes after ``used`` in the meantime are not part of the content: zeros are read
+    instead. ``read_into`` fills a view with the file's bytes from an offset on, and returns their number.
     """
 
     def __init__(self, size: int, used: int, read_into: Callable[[memoryview, int], int]) -> None:
@@ -34,7 +34,7 @@ class Content:
         if not self.size:
             return memoryview(b"")
         # Untouched pages cost nothing, and most of a new file is zeros. Private pages cost half as much as
-        # those that could be shared.
+        # pages that could be shared.
         data = memoryview(mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         self._fill(data, 0)
         return data.toreadonly()

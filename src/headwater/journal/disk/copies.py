@@ -1,9 +1,9 @@
-"""Copies of data files, for backups: also to another file system, and of files that are being written.
+"""Copies data files for backups, even to another file system, and even while a store writes to the files.
 
 Rule 1. A copy has the size of its file and all bytes up to the last one that is not zero; the rest is a hole.
         That end is determined before the first byte is copied, so bytes that a store appends meanwhile are left out.
-Rule 2. A copy is complete or an error. copy_file_range is tried first, because file systems that share blocks
-        copy nothing then. Where it fails, or copies nothing, bytes are read and written, which reports the error.
+Rule 2. A copy is complete, or an error is raised. copy_file_range is tried first, because some file systems share
+        the blocks then. If it fails, or copies nothing, bytes are read and written, which reports the error.
         Known failures: EXDEV between two file systems (https://github.com/transmission/transmission/issues/3654),
         EPERM on CIFS and from filters of containers (https://github.com/libuv/libuv/pull/3354,
         https://github.com/rust-lang/rust/pull/51270), EINVAL on eCryptfs and ZFS, EOPNOTSUPP on RHEL 7
@@ -25,7 +25,7 @@ from headwater.journal.disk.regular import create_regular
 from headwater.journal.disk.system import allocate, used_bytes
 
 PIECE_BYTES = 64 * 1024 * 1024
-"""Number of bytes copied at once. Between two pieces, a backup reports its progress and can be interrupted."""
+"""Maximum size of a piece, in bytes. After each piece, a backup reports its progress and can be interrupted."""
 _BUFFER_BYTES = 1024 * 1024
 
 
@@ -37,9 +37,9 @@ def copy_file(
     size: int | None = None,
     piece_bytes: int = PIECE_BYTES,
 ) -> Generator[int]:
-    """Copy a file durably, and replace ``destination``. With ``limit``, copy only so many bytes; with ``size``, give
-    the copy that size. Yield the number of bytes copied so far after each piece. Raises `OSError` with the name of
-    the file."""
+    """Copy a file durably, and replace ``destination``. With ``limit``, copy at most that many bytes; with
+    ``size``, give the copy that size. Yield the number of bytes copied so far after each piece. Raises `OSError`
+    with the name of the file."""
     with _naming(source):
         read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -72,10 +72,10 @@ def copy_file(
 
 
 def _copied_by_system(read: int, write: int, at: int, count: int) -> int:
-    """Let the system copy a part of a file. Return the number of copied bytes; 0 if it cannot."""
+    """Let the system copy a part of a file. Return the number of copied bytes; 0 if the system cannot."""
     try:
         return os.copy_file_range(read, write, count, at, at)
-    except (AttributeError, OSError):  # macOS has none; see rule 2
+    except (AttributeError, OSError):  # macOS does not have this function; see rule 2
         return 0
 
 

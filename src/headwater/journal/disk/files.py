@@ -3,8 +3,8 @@
 Rule 1. `Files` has all operations of a file system that the journal needs. Data files are accessed in no
         other way.
 Rule 2. A file is created with its full size, so that later writes need no new space.
-Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`. A failure
-        there is that of an fsync: the directory is open from `lock` on, so no descriptor is needed for it.
+Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`. If that
+        fails, fsync has failed: the directory is open from `lock` on, so no descriptor has to be opened.
 Rule 4. One process at a time locks a directory to write, or any number to read. Without `lock`, files are
         opened for reading only. A child created by fork has no lock and writes nothing: its copies of the
         descriptors are closed as soon as it runs.
@@ -78,8 +78,8 @@ class Files(Protocol):
         ...
 
     def lock_to_read(self) -> None:
-        """Keep others from writing as long as the directory is read. Writes nothing; without the right to lock, warns.
-        Raises `StoreInUse` if another process has locked it, and `StoreUnusable` if it does not exist."""
+        """Keep other processes from writing until `unlock`. Writes nothing; logs a warning if it may not lock.
+        Raises `StoreInUse` if a process has locked it to write, and `StoreUnusable` if it does not exist."""
         ...
 
     def unlock(self) -> None:
@@ -87,7 +87,7 @@ class Files(Protocol):
         ...
 
     def lock_images(self) -> None:
-        """Wait until no other process writes an image, and keep others from it. The directory must exist."""
+        """Wait until no other process writes images, and keep others from doing so. The directory must exist."""
         ...
 
     def unlock_images(self) -> None:
@@ -107,7 +107,7 @@ class Files(Protocol):
         ...
 
     def read(self, name: str, limit: int, offset: int = 0) -> memoryview:
-        """Return ``limit`` bytes of the file from ``offset`` on, or fewer if it ends before."""
+        """Return ``limit`` bytes of the file from ``offset`` on, or fewer if the file ends before."""
         ...
 
     def create(self, name: str, size: int) -> None:
@@ -224,8 +224,8 @@ class DiskFiles:
         self._sign(lock)
 
     def _sign(self, lock: int) -> None:
-        """Write the number of this process into a lock, for information only: a full disk must not prevent a
-        store from starting."""
+        """Write the id of this process into a lock file, for information only. Errors are ignored: a full disk
+        must not prevent a store from starting."""
         with contextlib.suppress(OSError):
             os.ftruncate(lock, 0)
             os.pwrite(lock, b"%d\n" % self._pid, 0)
@@ -242,7 +242,7 @@ class DiskFiles:
         )
 
     def make_directory(self) -> None:
-        """Create the directory and make its name durable: all files in it depend on that."""
+        """Create the directory and make its name durable, because the files in it depend on its name."""
         missing = [path for path in self.directory.parents if not path.exists()]
         there = self.directory.is_dir()
         self.directory.mkdir(parents=True, mode=0o700, exist_ok=True)
@@ -251,7 +251,7 @@ class DiskFiles:
         try:
             sync_directory(self.directory.parent)
         except OSError:
-            # An existing directory may be in one of another user that this process cannot even read.
+            # The parent of an existing directory may belong to another user, and be unreadable.
             if not there:
                 raise
 
@@ -307,7 +307,7 @@ class DiskFiles:
     def free_bytes(self) -> int:
         found = os.statvfs(self.directory)
         if not found.f_blocks:
-            # The file system does not tell: it is in memory without a limit, or a FUSE without statfs.
+            # The file system does not report its size: it is in memory without a limit, or a FUSE without statfs.
             return _UNKNOWN_BYTES
         return found.f_bavail * found.f_frsize
 
@@ -338,7 +338,7 @@ class DiskFiles:
         descriptor = self._descriptor(name)
         done, wanted = os.pwrite(descriptor, data, offset), len(data)
         if done < wanted:
-            # The system writes at most 2 GiB at once, and less on a signal or a full disk.
+            # The system writes at most 2 GiB in one call, and less on a signal or a full disk.
             with memoryview(data) as rest:
                 while done < wanted:
                     done += os.pwrite(descriptor, rest[done:], offset + done)
@@ -386,7 +386,7 @@ class DiskFiles:
         return descriptor
 
     def _read_descriptor(self, name: str) -> int:
-        """Return a descriptor for reading. If the directory is locked to write, it may be needed for writing later."""
+        """Return a descriptor for reading; if the directory is locked to write, one for writing as well."""
         if self._names is not None or name in self._open:
             return self._descriptor(name)
         descriptor = self._open_to_read.get(name)
@@ -404,7 +404,7 @@ class DiskFiles:
             )
 
     def _forget(self) -> None:
-        """Close the descriptors that a fork copied. The parent keeps its lock, which ends with the last copy."""
+        """Close the descriptors that a fork copied. The parent keeps its lock: a lock ends with the last copy."""
         self.unlock()
 
 

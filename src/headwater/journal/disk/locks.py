@@ -1,10 +1,10 @@
 """The lock files of a data directory, for processes that use it, write an image, or make a backup.
 
-Rule 1. While a backup is made, the store does not remove files that it needs no longer. A backup holds the lock
-        shared, a removal holds it exclusively, and neither waits for more than the milliseconds of a removal.
-Rule 2. A process that only reads a directory writes nothing there, not even a lock file. It locks the existing file,
-        shared and open for reading, which needs no right to write, on NFS either (flock(2)). Where that is
-        impossible, it reads without a lock, and logs one warning.
+Rule 1. While a backup is made, the store does not remove files that it no longer needs. A backup holds the lock
+        shared, a removal holds it exclusively. A removal does not wait, and a backup waits only for a removal.
+Rule 2. A process that only reads a directory writes nothing there, not even a lock file. It opens the existing
+        file for reading and takes a shared lock, which does not need write permission, not even on NFS (flock(2)).
+        If that is impossible, it reads without a lock, and logs one warning.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def in_use(directory: str, holder: str) -> StoreInUse:
 
 
 def lock_to_read(path: str, *, wait: bool) -> int | None:
-    """Lock an existing file together with other readers, and return its descriptor. Return None after a warning if
-    the file does not exist or may not be locked. If it is locked, ``wait``, or raise `StoreInUse`."""
+    """Lock an existing file together with other readers. Return its descriptor; None after a warning if the file
+    is missing or may not be locked. If a writer has locked it, wait (``wait``) or raise `StoreInUse`."""
     try:
         lock = open_regular(path, os.O_RDONLY)
     except OSError as error:
@@ -78,8 +78,8 @@ def _say_unlocked(path: str, reason: str) -> None:
 
 @contextlib.contextmanager
 def removable(path: str) -> Iterator[bool]:
-    """Return whether files may be removed while the context is open. ``path`` is that of the lock of backups, which
-    is created if necessary."""
+    """Return whether files may be removed while the context is open. ``path`` is the path of the lock file for
+    backups; the file is created if necessary."""
     try:
         lock = open_regular(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
@@ -101,7 +101,7 @@ def removable(path: str) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def held_for_backup(path: str) -> Iterator[None]:
-    """Keep a store from removing files. ``path`` is that of the lock of backups. Waits for a running removal."""
+    """Keep a store from removing files, after a running removal. ``path`` is the path of the lock for backups."""
     lock = lock_to_read(path, wait=True)
     try:
         yield

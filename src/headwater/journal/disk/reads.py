@@ -3,9 +3,9 @@
 Rule 1. Any thread may call every function, also while another thread writes, closes or removes the file. A
         file that is read keeps its descriptor until the read ends.
 Rule 2. `DiskReads.cached` never waits for a disk: it asks the system for pages in memory only
-        (RWF_NOWAIT). A file system without that is read directly if it is in memory itself (tmpfs,
-        according to /proc/self/mountinfo); otherwise nothing counts as cached. Only opening a file that is
-        not open may wait.
+        (RWF_NOWAIT). If the file system does not support this, the file is read directly if the file system is
+        in memory (tmpfs, according to /proc/self/mountinfo); otherwise nothing counts as cached. Only opening a
+        file that is not open may wait.
 Rule 3. At most `OPEN_FILES` descriptors are kept, those used last; each read in progress may have one more.
 Rule 4. Errors of the system are raised unchanged, as `OSError`. The size of a file bounds the memory that is
         allocated for a read of more than `_SMALL_BYTES`.
@@ -37,8 +37,8 @@ if not cython.compiled:  # page_cache_c.pxd has it in C
     from headwater.journal.disk.page_cache import read_cached
 
 OPEN_FILES = 64
-"""Number of files that stay open for reading: 4 GiB of segments. Opening a file takes 5 µs, if its name is
-in memory."""
+"""Maximum number of files that stay open for reading. 64 segments have 4 GiB. Opening a file takes 5 µs if its
+name is in memory."""
 
 _SMALL_BYTES = 1024 * 1024
 """Maximum size of a read for which memory is allocated without asking for the size of the file, in bytes."""
@@ -55,11 +55,11 @@ class FileReads(Protocol):
         ...
 
     def cached(self, name: str, offset: int, length: int) -> bytes | None:
-        """Return the same as `at` without waiting for a disk, or None unless all bytes are in memory."""
+        """Return ``length`` bytes from ``offset`` on without waiting for a disk; None if any is not in memory."""
         ...
 
     def ahead(self, name: str, offset: int, length: int) -> None:
-        """Ask the system to read these bytes soon. It may ignore that."""
+        """Ask the system to read these bytes soon. The system may ignore the request."""
         ...
 
     def size(self, name: str) -> int:
@@ -125,7 +125,7 @@ class DiskReads:
 
     def _cached_of(self, file: _OpenFile, offset: int, length: int) -> bytes | None:
         try:
-            # A body is small, and a short read is noticed. A wrong length could have any value.
+            # The length may be wrong and huge. For a small one, the check of the result is enough.
             large = length > _SMALL_BYTES
             if large and offset + length > os.fstat(file.descriptor).st_size:
                 return None
@@ -166,7 +166,7 @@ class DiskReads:
         return len(self._open)
 
     def close(self, name: str | None = None) -> None:
-        """Close a file, or all files, after the reads in progress."""
+        """Close a file (None: all files) after the reads in progress."""
         with self._mutex:
             self._closings += 1
             names = list(self._open) if name is None else [name]
@@ -183,11 +183,11 @@ class DiskReads:
                 self._open.move_to_end(name)
                 return found
             closings = self._closings
-        # Opening may wait for the disk; other threads do not wait for that.
+        # Opening may wait for the disk; other threads do not wait meanwhile.
         made = _OpenFile(open_regular(str(self._directory / name), os.O_RDONLY))
         with self._mutex:
             if closings != self._closings or name in self._open:
-                # It may have been removed meanwhile, or opened by another thread: it is used once.
+                # The file may have been removed or opened by another thread: this descriptor is used once.
                 made.dropped = True
                 return made
             self._open[name] = made
@@ -230,7 +230,7 @@ def _read(descriptor: int, offset: int, length: int) -> bytes:
         return data
     parts = [data]
     done = len(data)
-    # The system reads at most 2 GiB at once, and less on a signal.
+    # The system reads at most 2 GiB in one call, and less on a signal.
     while done < length and parts[-1]:
         parts.append(os.pread(descriptor, length - done, offset + done))
         done += len(parts[-1])
@@ -253,8 +253,8 @@ _READS: WeakSet[DiskReads] = WeakSet()
 
 
 def _close_after_fork() -> None:
-    # This runs before `headwater.journal.disk.files` closes its files, because that imports this module: the
-    # mutexes are usable then.
+    # This runs before `headwater.journal.disk.files` closes its files, because that module imports this one. So
+    # the mutexes are usable when it does.
     for reads in list(_READS):
         reads.forget()
     _READS.clear()

@@ -48,7 +48,7 @@ _REMEDIES = {
 def open_regular(path: str, flags: int) -> int:
     """Open the regular file ``path`` and return its descriptor. ``os.O_CREAT`` creates it if necessary.
 
-    Raises `StoreUnusable` if it is not a regular file, and `OSError` as the system does.
+    Raises `StoreUnusable` if it is not a regular file, and `OSError` if it cannot be opened.
     """
     try:
         descriptor = os.open(path, flags | _ALWAYS, 0o600)
@@ -74,7 +74,7 @@ def create_regular(path: str) -> int:
 
 
 def remove_regular(path: str, *, missing_ok: bool = False) -> None:
-    """Remove a file. Raises `StoreUnusable` for a directory, `OSError` as the system does."""
+    """Remove a file. Raises `StoreUnusable` if it is a directory, and `OSError` if it cannot be removed."""
     try:
         Path(path).unlink(missing_ok=missing_ok)
     except IsADirectoryError:
@@ -96,7 +96,7 @@ def check_directory(directory: Path) -> None:
 
 
 def remedy(error: OSError) -> str:
-    """Return a sentence that says how to solve the system's refusal of a directory or of a file in it."""
+    """Return a sentence that says what to do if the system refuses a directory or a file in it with ``error``."""
     first = _REMEDIES.get(
         error.errno or 0, "Free some space or give the process write permission there"
     )
@@ -118,7 +118,7 @@ def check_link(directory: Path) -> None:
 
 
 def check_readable(directory: Path) -> None:
-    """Raise `StoreUnusable` if ``directory`` cannot be read: missing, not a directory, or without the right to."""
+    """Raise `StoreUnusable` if ``directory`` is missing, is not a directory, or may not be read."""
     try:
         check_link(directory)
         os.scandir(directory).close()
@@ -145,11 +145,11 @@ def has_store(directory: Path) -> bool:
 
 
 def check_not_of_redis(directory: Path, names: Collection[str]) -> None:
-    """Raise `StoreUnusable` if ``directory`` has one of the files ``names``, which Redis writes, and no store of ours."""
+    """Raise `StoreUnusable` if ``directory`` has no store, but an RDB file or one of ``names``, files of Redis."""
     try:
         found = sorted(path.name for path in directory.iterdir())
     except OSError:
-        return  # opening it will report that
+        return  # opening the directory will report this
     theirs = [name for name in found if name in names or name.endswith(".rdb")]
     if theirs and not has_store(directory):
         raise StoreUnusable(

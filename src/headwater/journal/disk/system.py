@@ -10,10 +10,10 @@ _ZEROS = bytes(1024 * 1024)
 _STEP_BYTES = 64 * 1024
 _KNOW_HOLES = {"ext4", "tmpfs"}
 """File systems whose SEEK_DATA finds all written bytes, including those that are not on the disk yet. Others have
-reported a hole there, as ZFS did (https://github.com/openzfs/zfs/issues/15526), or share extents between
+reported a hole instead, as ZFS did (https://github.com/openzfs/zfs/issues/15526), or share extents between
 copies of a file, where such data is not in an extent of the file itself."""
 NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-"""Errors of systems and file systems that do not have a function."""
+"""Errors of systems and file systems that do not support an operation."""
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
@@ -21,7 +21,7 @@ def read_into(descriptor: int, data: memoryview, offset: int) -> int:
     """Fill ``data`` from the file. Return the number of bytes read."""
     done = 0
     while done < len(data):
-        # The system reads at most 2 GiB at once.
+        # The system reads at most 2 GiB in one call.
         count = _read_some(descriptor, data[done : done + (1 << 30)], offset + done)
         if count == 0:
             break
@@ -43,8 +43,8 @@ def _read_some(descriptor: int, data: memoryview, offset: int) -> int:
 
 
 def used_bytes(descriptor: int, size: int) -> int:
-    """Return the offset after the last byte that is not zero. Space that was allocated and never written is not
-    read, if the file system knows it."""
+    """Return the offset after the last byte that is not zero. Space that was allocated
+    and never written is not read, if the file system can tell."""
     for start, end in reversed(_written(descriptor, size)):
         found = _end_between(descriptor, start, end)
         if found:
@@ -85,7 +85,7 @@ def _written(descriptor: int, size: int) -> list[tuple[int, int]]:
 
 
 def file_system(descriptor: int) -> str | None:
-    """Return the type of the file system of a file, such as ``"ext4"``; None where the system does not tell."""
+    """Return the type of the file system of a file, such as ``"ext4"``; None if the system does not report it."""
     device = os.fstat(descriptor).st_dev
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")

@@ -1,13 +1,13 @@
-"""Reads groups in batches, so that a replay spends its time in the engine and not on the groups.
+"""Reads groups in batches, so that a replay spends its time in the engine and not on reading groups.
 
     data   ┌────────┬───────┬────────┬───────┬────────┬───────┬───┐
            │ header │ facts │ header │ facts │ synced │ facts │ … │
            └────────┴───────┴────────┴───────┴────────┴───────┴───┘
            starts ──┘       ends ─┘
 
-Rule 1. A batch contains only the engine's groups. The scanner handles the journal's own: it keeps the
-        content of the last fact ``synced``, and stops at any other.
-Rule 2. A batch ends after about `BATCH_GROUPS` groups, or with its piece of the file.
+Rule 1. A batch contains only the engine's groups. The scanner handles the journal's own groups: it keeps the
+        content of the last fact ``synced``, and stops at any other fact of the journal.
+Rule 2. A batch ends after `BATCH_GROUPS` groups, or at the end of its piece of the file.
 Rule 3. Only `records.whole_group` decides whether a group is valid.
 Rule 4. `PieceReader` needs memory for one piece of a file, or for its largest group.
 """
@@ -95,7 +95,7 @@ class GroupScanner:
     """Finds the groups in a part of a file.
 
     ``data`` is a part of file ``number`` that begins at ``base``; ``key`` is the file's `records.file_key`,
-    None if its groups are not bound. ``turn`` is the turn of the last group before.
+    None if its groups are not bound. ``turn`` is the turn of the last group before ``data``.
 
         offset                 the offset in ``data`` of the next group
         turn                   the turn of the last group
@@ -182,7 +182,7 @@ class GroupScanner:
 class PieceReader:
     """Reads the groups of a file in pieces, from an offset to ``end``, or until no complete group follows.
 
-    Other arguments as for `GroupScanner`.
+    The other arguments are those of `GroupScanner`.
 
         offset, turn           the offset of the next group, and the turn of the last one
         groups                 number of the engine's groups that were read
@@ -212,7 +212,7 @@ class PieceReader:
         """The bytes after the last complete group that was read."""
 
     def batches(self, offset: int, turn: int) -> Iterator[JournalBatch]:
-        """Yield the engine's groups from ``offset`` on; ``turn`` is that of the last group before."""
+        """Yield the engine's groups from ``offset`` on. ``turn`` is the turn of the last group before that."""
         self.offset, self.turn = offset, turn
         end = min(self._end, self._content.size)
         wanted = PIECE_BYTES
@@ -229,7 +229,7 @@ class PieceReader:
             wanted = max(PIECE_BYTES, needed) if is_cut else 0
 
     def refuse_rest(self, damaged: Callable[[int, str], JournalDamaged]) -> None:
-        """Raise the error that ``damaged`` returns for an offset and a description of what is there, unless the
+        """Raise the error that ``damaged`` returns for an offset and a description of the bytes there, unless the
         groups end at ``end``."""
         if self.foreign is not None:
             raise damaged(self.offset, f"a fact of unknown kind {self.foreign[0]:#04x}")

@@ -45,7 +45,7 @@ def place_mask(key: int, offset: int) -> int:
 
 
 def bind_groups(target: bytearray, start: int, end: int, key: int, offset: int) -> None:
-    """Bind the sealed groups from ``start`` to ``end``-1 to the position at which they are written:
+    """Bind the sealed groups in ``target[start:end]`` to the position at which they will be written:
     ``offset`` of the file with this key. Binding them a second time removes the binding."""
     assert 0 <= start <= end <= len(target)
     while start < end:

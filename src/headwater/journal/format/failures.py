@@ -46,7 +46,7 @@ def damaged_at(files: Files, name: str, offset: int, found: str) -> JournalDamag
 
 
 def _is_past(files: Files, name: str) -> bool:
-    """Return whether the name is that of a journal file or image that is kept although MANIFEST does not name it
+    """Return whether ``name`` names a journal file or an image that is kept although MANIFEST does not name it
     any more (`headwater.journal.images.retention`)."""
     kind, _, number = name.partition("-")
     if MANIFEST_NAME not in files.names():
@@ -126,7 +126,7 @@ def reading(files: Files) -> Iterator[None]:
 
 
 def unrecoverable(files: Files, error: OSError) -> StoreUnusable:
-    """Return the error for a recovery that the disk has interrupted."""
+    """Return the error for a recovery that ``error``, an error of the disk, has interrupted."""
     return StoreUnusable(
         f"the journal in {files.path('')} cannot be recovered: {error}. Check the disk and start again: no "
         "acknowledged write was discarded."

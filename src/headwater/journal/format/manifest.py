@@ -16,7 +16,7 @@
 
 Rule 1. The store is the image, followed by the journal files from ``first`` on. Files up to ``last`` must
         exist; later ones may.
-Rule 2. ``floor`` names a file and an offset: the journal was durable up to there.
+Rule 2. ``floor`` is a file's number and an offset in it, up to which the journal was durable.
 Rule 3. No image has the number ``next_image`` or a later one. No segment that is deleted had the number
         ``next_segment`` or a later one.
 Rule 4. The last line is the checksum of all lines before it. Every line must have exactly the written form.
@@ -35,7 +35,7 @@ from headwater.journal.format.records import Synced, checksum_of
 
 MANIFEST_FORMAT = 1
 MANIFEST_BYTES = 4096
-"""Maximum size of a MANIFEST."""
+"""Maximum size of a MANIFEST, in bytes."""
 UNFINISHED = b"unfinished copy\n"
 """The MANIFEST of a copy that is being made (`headwater.persistence.backup`)."""
 
@@ -44,8 +44,8 @@ _IMAGE_LINES = ("image_turn", "image_now_ms", "image_size", "image_groups")
 
 
 class ImageEntry(NamedTuple):
-    """A complete image. ``turn`` and ``now_ms`` are those of the last group before it, ``size`` is in bytes,
-    and ``groups`` counts the engine's groups."""
+    """A complete image. ``turn`` and ``now_ms`` are those of the last record group before the image, ``size`` is
+    in bytes, and ``groups`` counts the engine's groups."""
 
     number: int
     turn: int
@@ -101,7 +101,7 @@ class StoreManifest(NamedTuple):
 def read_manifest(files: Files, name: str = MANIFEST_NAME) -> StoreManifest | None:
     """Return the content of MANIFEST, or of a former one that is kept as ``name``; None if the file does not exist.
 
-    Raises `JournalDamaged` for a flaw, and `StoreUnusable` for a later format or an unfinished copy.
+    Raises `JournalDamaged` if the file is damaged, and `StoreUnusable` for a later format or an unfinished copy.
     """
     try:
         data = files.read(name, MANIFEST_BYTES + 1)

@@ -1,4 +1,4 @@
-"""The names of data files, and the properties of a journal file that its name and header tell."""
+"""The names of data files, and the properties of a journal file that are in its name and header."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def image_name(number: int) -> str:
 
 
 def past_name(number: int) -> str:
-    """Return the name of the former MANIFEST that named image ``number``, which is kept
-    (`headwater.journal.images.retention`). 0 stands for the one without an image.
+    """Return the name of the kept former MANIFEST that named image ``number``; 0 stands for the MANIFEST without
+    an image (`headwater.journal.images.retention`).
 
     >>> past_name(3)
     'manifest-000003'
@@ -85,12 +85,12 @@ def journal_numbers(files: Files) -> list[int]:
 
 
 def past_numbers(files: Files) -> list[int]:
-    """Return the numbers of all MANIFESTs that are kept, sorted."""
+    """Return the numbers of all former MANIFESTs that are kept, sorted."""
     return sorted(numbers_in(files, _PAST, past_name))
 
 
 def image_numbers(files: Files, *, unfinished: bool = False) -> list[int]:
-    """Return the numbers of all images, sorted; with ``unfinished``, also of those that are being written."""
+    """Return the numbers of all images, sorted; with ``unfinished``, also of images that are being written."""
     found = numbers_in(files, _IMAGE, image_name)
     if unfinished:
         found += numbers_in(files, _IMAGE, image_name, suffix=TEMPORARY_SUFFIX)
@@ -101,17 +101,17 @@ def numbers_in(
     files: Files, pattern: re.Pattern[str], name: Callable[[int], str], suffix: str = ""
 ) -> list[int]:
     """Return the numbers in the names of a directory that match ``pattern`` and have exactly the form of ``name``,
-    sorted; of those with ``suffix``, if given."""
+    sorted. Only names that end with ``suffix`` count, and they are compared without it."""
     stems = [one.removesuffix(suffix) for one in files.names() if one.endswith(suffix)]
     numbers = [int(match[1]) for stem in stems if (match := pattern.fullmatch(stem))]
     return sorted(number for number in numbers if name(number) in stems)
 
 
 def names_in_order(files: Files, first: int = 1, last: int = 0) -> list[str]:
-    """Return the names of all journal files from number ``first`` on, in order. ``last`` is the last that
-    MANIFEST names.
+    """Return the names of all journal files from number ``first`` on, in order. ``last`` is the number of the last
+    file that MANIFEST names.
 
-    Raises `JournalDamaged` for a gap, or if one up to ``last`` is missing.
+    Raises `JournalDamaged` if there is a gap between the files, or if a file up to ``last`` is missing.
     """
     found = [number for number in journal_numbers(files) if number >= first]
     for expected, number in enumerate(found, start=first):

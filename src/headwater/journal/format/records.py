@@ -18,7 +18,7 @@ Rule 2. The checksum covers turn, now_ms and facts. It starts with seed XOR leng
         In a file of version 2 the checksum is XORed with a mask of 32 bits, derived from the number of
         the file and the offset of the group (`checksum.place_mask`). A group that is copied to another
         position is not valid there. The position of a group is not known when it is sealed, so
-        `Journal.commit` binds it. The file header is not bound, because it contains its number.
+        `Journal.commit` binds it. The file header is not bound, because it contains the file's number.
 Rule 3. A length is checked against the limits and the end of the file before it is used.
 Rule 4. The first byte of a group's facts is the kind of the first fact. Kinds below 0x10 are the journal's
         and have their own groups. All others are the engine's, and are not interpreted here.
@@ -29,9 +29,9 @@ The journal's own facts:
     0x01 file     magic "headwater journal", version u16, seed u32, number u64, size u64
     0x02 synced   number u64, offset u64: the file was durable up to the offset
     0x03 image end  groups u64, bytes u64: the end of an image (`headwater.journal.images.images`)
-    0x04 image    magic "headwater image", version u16, seed u32, number u64, turn u64: the start of one
+    0x04 image    magic "headwater image", version u16, seed u32, number u64, turn u64: the start of an image
 
-Version 1 does not bind groups to their positions. Version 2 does; new files have it. Unknown versions are
+Version 1 does not bind groups to their positions. Version 2, the version of new files, does. Unknown versions are
 refused.
 """
 
@@ -74,7 +74,7 @@ _SYNCED_KIND = 0x02
 _MAGIC = b"headwater journal"
 _BLANK = bytes(GROUP_HEADER_BYTES)
 _HEADER_BYTES = GROUP_HEADER_BYTES
-"""The same number in C, for each group. `GROUP_HEADER_BYTES` cannot be one, because other modules import it."""
+"""The same number as a C constant. `GROUP_HEADER_BYTES` cannot be one, because other modules import it."""
 
 assert GROUP_HEADER_BYTES == _GROUP.size
 assert GROUP_HEADER_BYTES + _FILE.size == FILE_HEADER_BYTES
@@ -155,7 +155,7 @@ def group_at(buffer: bytearray | memoryview, offset: int) -> tuple[int, int, int
 
 
 def file_key(number: int) -> int:
-    """Return the ``key`` that binds the groups of file ``number`` to it, as all functions here take it."""
+    """Return the key that binds groups to file ``number``, which the functions here take as ``key``."""
     return place_mask(0, number)
 
 
@@ -193,7 +193,7 @@ def read_groups(
 
     ``data`` is the content of a file from its start, and ``key`` its `file_key`; None if the groups are not
     bound: in a file of version 1, or in a turn's buffer. Turns never decrease: a group is not valid if its
-    turn is before ``turn`` or before that of the group before it. `flaw` describes the bytes after the last
+    turn is less than ``turn`` or than the turn of the group before it. `flaw` describes the bytes after the last
     group.
     """
     while offset + GROUP_HEADER_BYTES < len(data):
@@ -240,7 +240,7 @@ def flaw(
     file_end: int | None = None,
 ) -> str:
     """Describe the bytes at ``offset``, which are not a valid group, for an error message. ``base`` is the
-    offset in the file of ``data``; ``file_end`` that of the file's end, if ``data`` may end before it."""
+    offset in the file of ``data``; ``file_end`` is the offset of the file's end, if ``data`` may end before."""
     size = len(data)
     if offset + GROUP_HEADER_BYTES >= size:
         return f"{size - offset} bytes, too few for a record"
@@ -266,7 +266,7 @@ def read_file_header(data: memoryview) -> FileHeader | None:
 
 
 def read_data_header(data: memoryview, kind: int, magic: bytes) -> tuple[int, int, int, int] | None:
-    """Return the values at the start of a data file of this kind; see `data_header`. None if they are not valid."""
+    """Return the values at the start of a data file of this kind (see `data_header`); None if they are invalid."""
     group = next(read_groups(data[:FILE_HEADER_BYTES], 0, seed=0), None)
     if group is None or len(group.facts) != _FILE.size:
         return None
@@ -282,7 +282,7 @@ def read_synced(facts: memoryview) -> Synced | None:
     return Synced(number, offset)
 
 
-# Both use a lookahead, so that a group that begins inside another match is found as well.
+# Both patterns use a lookahead, so that a group that begins inside another match is found as well.
 _SYNCED_GROUP = re.compile(
     rb"(?=%b.{20}%c)" % (re.escape(_CHECKSUM.pack(_SYNCED.size)), _SYNCED_KIND), re.DOTALL
 )
@@ -296,9 +296,9 @@ def find_synced(
 ) -> Iterator[Synced]:
     """Yield every fact ``synced`` whose complete group begins at any byte from ``offset`` to ``stop``.
 
-    Checks checksum and turn. With this, recovery finds out that a place was durable although the records in
-    between cannot be read. After inserted or removed bytes, a group is not at its position any more. It is still
-    found if it names the position at which it was written.
+    Checks checksum and turn. ``key`` is that of `read_groups`. With this, recovery finds out that a place was
+    durable although the records in between cannot be read. After bytes were inserted or removed, a group is not at
+    its position any more. It is still found if it names the position at which it was written.
     """
     for match in _SYNCED_GROUP.finditer(data, offset, min(stop + SYNCED_GROUP_BYTES, len(data))):
         start = match.start()

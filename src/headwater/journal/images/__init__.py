@@ -1,4 +1,4 @@
-"""Images (checkpoints), and the catalog of the directory's files, with the time for which they are kept.
+"""Images (checkpoints), the catalog of the directory's files, and the retention of old files.
 
 It imports disk, format and segments. Start with catalog.py.
 """

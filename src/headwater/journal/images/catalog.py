@@ -1,14 +1,14 @@
-"""Keeps MANIFEST, which names the image and the journal files of the store. Numbers its segments.
+"""Keeps MANIFEST, which names the image and the journal files of the store. Numbers the store's segments.
 
 Rule 1. MANIFEST is replaced as a whole: a new file is written, fsynced and renamed, and the directory is
         fsynced. A crash leaves the old one or the new one.
-Rule 2. A file is durable before MANIFEST names it. A file that it does not name any more is removed after
-        MANIFEST is durable.
-Rule 3. Failing to replace MANIFEST loses nothing: the old one stays true. It may be tried again, except after
-        a failed fsync of the directory: then it is unknown which one a crash would leave, so nothing is
-        created, replaced or removed until a restart.
+Rule 2. A file is durable before MANIFEST names it. A file that MANIFEST does not name any more is removed
+        after the new MANIFEST is durable.
+Rule 3. Failing to replace MANIFEST loses nothing: the old one stays true. The replacement may be retried,
+        except after a failed fsync of the directory: then it is unknown which MANIFEST a crash would leave,
+        so nothing is created, replaced or removed until a restart.
 Rule 4. A directory without MANIFEST contains no image, and journal files from 1 on. The first start that has
-        recovered it writes one.
+        recovered the directory writes a MANIFEST.
 Rule 5. A segment is removed only if MANIFEST says, durably, that its number was used: the number of a segment
         is never used again.
 """
@@ -48,15 +48,15 @@ class Catalog:
     """The content of MANIFEST, and the sizes of the closed journal files.
 
         manifest     the content of MANIFEST; None if the file does not exist yet
-        floor        the end of the durable part of the journal; the next MANIFEST says so
+        floor        the end of the durable part of the journal; the next MANIFEST records it
         closed       the end of each closed file from ``first`` on, in order
         fresh        True if this process has written MANIFEST, durably
         broken       the reason why MANIFEST cannot be replaced until a restart; None if it can
 
-    ``past`` is a former MANIFEST, to read the store from there on (`retention.past_before`).
+    ``past`` is a former MANIFEST from which the store is read (`retention.past_before`); None for the current one.
 
-    The constructor raises `JournalDamaged` for a flawed MANIFEST or a missing image, and `StoreUnusable` for a
-    later format.
+    The constructor raises `JournalDamaged` if MANIFEST is damaged or its image is missing, and `StoreUnusable`
+    for a later format.
     """
 
     def __init__(self, files: Files, past: StoreManifest | None = None) -> None:
@@ -116,8 +116,8 @@ class Catalog:
 
     @property
     def spare_bytes(self) -> int:
-        """Number of bytes that must stay free on the disk for the next image: one and a half times the last one.
-        Before the first image, the size of the closed journal files is the upper bound."""
+        """Number of bytes that must stay free on the disk for the next image: one and a half times the last image
+        or, if larger, the closed journal files, which count up to `_FIRST_IMAGE_BYTES`."""
         return max(self.image_bytes, min(self.closed_bytes, _FIRST_IMAGE_BYTES)) * 3 // 2
 
     @property
@@ -251,8 +251,8 @@ class Catalog:
         return True
 
     def _remove_pasts(self, names: list[str]) -> bool:
-        """Remove these former MANIFESTs durably, before the files that they name. Return whether all are gone. One
-        that could not be removed is still a past, and keeps the files that it names."""
+        """Remove these former MANIFESTs durably, before the files that they name. Return whether all are gone. A
+        MANIFEST that could not be removed is still a past, and keeps the files that it names."""
         removed = [self._remove(name) for name in names]
         if not all(removed):
             self.retention.read_again()
@@ -291,7 +291,7 @@ class Catalog:
                 self._remove(name)
 
     def remove_segments(self, numbers: Iterable[int]) -> list[int]:
-        """Remove those segments among ``numbers``, to which the store does not refer, that no past needs either.
+        """Remove the segments ``numbers``, to which the store must not refer any more, unless a past needs them.
         Return the removed ones. A failure is logged; any thread may call this. Removes nothing while a backup is
         made."""
         known = 1 if self.manifest is None else self.manifest.next_segment

@@ -54,7 +54,7 @@ def image_key(number: int) -> int:
 class ImageWriter:
     """Writes one image, group by group. ``number`` was reserved by `Journal.rotate`; ``seed`` is the store's.
 
-    Every method raises `OSError` as the disk does. After that, call only `abandon`.
+    The constructor, `write` and `finish` raise `OSError` if the disk fails. After that, call only `abandon`.
     """
 
     def __init__(self, files: Files, number: int, seed: int, turn: int, now_ms: int) -> None:
@@ -154,7 +154,7 @@ def _check_end(files: Files, name: str, entry: ImageEntry, seed: int) -> None:
     if len(data) > END_GROUP_BYTES:
         raise damaged_image(files, name, entry.size, "bytes after the end of the image")
     if len(data) == END_GROUP_BYTES and data[:4] == _END.size.to_bytes(4, "little"):
-        # Binding it a second time removes the binding.
+        # Binding the group a second time removes the binding.
         bind_groups(data, 0, END_GROUP_BYTES, image_key(entry.number), start)
     group = next(read_groups(memoryview(data), 0, seed=seed, turn=entry.turn), None)
     counted = _END.pack(_END_KIND, entry.groups, start)

@@ -13,8 +13,8 @@ Rule 3. Only a checkpoint removes old pasts, not a start: a process that opens t
         settings, does not remove the pasts that a server keeps.
 Rule 4. If the disk has no space for the next journal file or segment, the oldest pasts are removed before their
         time, because accepting writes matters more.
-Rule 5. A segment is needed as long as a past exists from before the image in whose time the segment lost its last
-        reference. The file ``unneeded`` notes that image, with a checksum. If it is lost, segments are kept for longer.
+Rule 5. A segment is needed until all pasts begin after the image that was current when the segment lost its last
+        reference. The file ``unneeded`` records that image. If the file is lost, segments are kept for longer.
 Rule 6. A past that could not be removed keeps the files that it names. A past that lacks a file is not read; its
         other files are removed when it is too old, like any other. A past whose ``manifest-NNNNNN`` is damaged is not
         read either, and the next checkpoint removes it. The other pasts stay readable.
@@ -62,8 +62,8 @@ def began_ms(manifest: StoreManifest) -> int:
 
 
 def read_pasts(files: Files) -> list[StoreManifest]:
-    """Return the pasts that are kept, oldest first, without MANIFEST's. A flawed one is logged and left out: earlier
-    pasts need only the journal, which exists from the oldest of them on."""
+    """Return the pasts that are kept, oldest first, without the current MANIFEST. A damaged one is logged and left
+    out: earlier pasts do not need it, but only the journal, which exists from the oldest past on."""
     found: list[StoreManifest] = []
     for number in past_numbers(files):
         name = past_name(number)
@@ -99,8 +99,8 @@ def read_all(files: Files) -> list[StoreManifest]:
 
 
 def _missing_file(past: StoreManifest, begin: int, names: frozenset[str]) -> str | None:
-    """Return the name of a missing file that this past needs, or None. ``begin`` is the number of the first journal
-    file from which on none is missing."""
+    """Return the name of a missing file that this past needs, or None. No journal file from number ``begin`` on is
+    missing."""
     if past.first < begin:
         return file_name(begin - 1)
     image = image_name(image_number(past))
@@ -108,8 +108,8 @@ def _missing_file(past: StoreManifest, begin: int, names: frozenset[str]) -> str
 
 
 class PastFlaw(NamedTuple):
-    """A missing or damaged file of a past; ``number`` is that of its image. ``certain`` is False if it may also be the
-    rest of a removed past that a crash or a backup has left."""
+    """A missing or damaged file of a past. ``number`` is the number of the past's image. ``certain`` is False if
+    the past may have been removed, and a crash or a backup has left some of its files."""
 
     number: int
     text: str
@@ -173,7 +173,7 @@ def _unnamed_flaw(files: Files, number: int, name: str, oldest: int) -> PastFlaw
 
 
 def read_unneeded(files: Files) -> dict[int, int]:
-    """Return the segments that were found without references, each → number of the current image at that time."""
+    """Return segment without references → number of the image that was current when this was found."""
     return examine_unneeded(files)[0]
 
 
@@ -227,7 +227,7 @@ class Retention:
             self.read_again()
 
     def too_old(self, now_ms: int) -> list[str]:
-        """Return the names of this module's files that need not be kept at ``now_ms``, and forget these pasts."""
+        """Return the names of this module's files that are not needed at ``now_ms``, and forget their pasts."""
         past = self.pasts
         kept: list[StoreManifest] = []
         if self.keep_ms:
@@ -242,7 +242,7 @@ class Retention:
         return unused + [past_name(one) for one in numbers if one not in named]
 
     def give_up_oldest(self) -> StoreManifest | None:
-        """Forget and return the oldest past. Return None without pasts, or if the next checkpoint removes all."""
+        """Forget and return the oldest past. Return None without pasts, or if ``keep_ms`` is 0."""
         past = self.pasts if self.keep_ms else []
         if not past:
             return None
@@ -250,8 +250,8 @@ class Retention:
         return past[0]
 
     def needed(self, unneeded: Iterable[int], image: int) -> set[int]:
-        """Return those of the segments without references that a past needs. ``image`` is the number of the
-        current image."""
+        """Return the segments among ``unneeded`` that a past needs. The store must not refer to ``unneeded``, and
+        ``image`` is the number of its current image."""
         unneeded = set(unneeded)
         if not (self.keep_ms or self.pasts):
             return set()
@@ -281,7 +281,7 @@ def oldest_past(files: Files) -> StoreManifest | None:
 def past_before(files: Files, at_ms: int) -> StoreManifest:
     """Return a MANIFEST for reading the store from the last past before ``at_ms`` on, to the journal's end.
 
-    Raises `StoreUnusable` without MANIFEST, or if no past reaches back so far.
+    Raises `StoreUnusable` without MANIFEST, or if no past reaches back to ``at_ms``.
     """
     where, known = files.path("").rstrip("/"), read_all(files)
     if not known:
@@ -307,6 +307,6 @@ def until_next_image(files: Files, past: StoreManifest) -> StoreManifest:
     later = [one for one in read_all(files) if image_number(one) > image_number(past)]
     if not later:
         return past
-    # The files before the last one are closed, and all of it is durable.
+    # The files before the last one are closed and durable.
     last = later[0].first
     return past._replace(last=last, floor=min(past.floor, Synced(last, FILE_HEADER_BYTES)))

@@ -10,9 +10,9 @@ from headwater.journal.format.records import Synced
 class Rotation(NamedTuple):
     """The journal up to ``end`` is closed and durable; it continues in file ``first``.
 
-    An image of the state then has the reserved number ``image``, and ``turn`` and ``now_ms`` of the last
-    group before. It is the old image followed by the files from ``closed`` to ``end.number``; by none if
-    ``closed`` is the larger.
+    The image of the state at ``end`` gets the reserved number ``image``, and ``turn`` and ``now_ms`` of the
+    last group before ``end``. It replaces the old image and the files from ``closed`` to ``end.number``. If
+    ``closed`` is greater than ``end.number``, it replaces no files.
     """
 
     image: int

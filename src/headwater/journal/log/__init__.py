@@ -1,4 +1,4 @@
 """The journal: writing, fsync, rotation, and recovery at a start.
 
-It imports all other rooms of the journal. Start with journal.py; recovery.py reads the journal at a start.
+It imports all other packages of the journal. Start with journal.py; recovery.py reads the journal at a start.
 """

@@ -1,4 +1,4 @@
-"""Reads closed journal files: those that no process writes any more, up to the end that a rotation gave them."""
+"""Reads closed journal files, which no process writes any more, up to the end that a rotation gave them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from headwater.journal.format.records import (
 def read_closed(
     files: Files, first: int, end: Synced, seed: int, turn: int
 ) -> Iterator[JournalBatch]:
-    """Yield the engine's groups of the journal files from ``first`` to ``end.number``, which must end exactly at
-    ``end.offset`` (0: at the offset that the next file names). ``turn`` is that of the last group before.
+    """Yield the engine's groups of the journal files from ``first`` to ``end.number``. The last file must end at
+    ``end.offset`` (0: at the offset that the next file names). ``turn`` is the turn of the last group before.
 
     Memory is bounded. Raises `JournalDamaged` at the first flaw, with file and offset.
     """

@@ -31,7 +31,7 @@ def flipped_bit(
     """Return the one bit whose flip makes the bytes at ``offset`` a valid group: the offset of its byte, and its
     number in the byte. None if no bit does, or if a torn write explains the difference.
 
-    Arguments as for `records.read_groups`.
+    The arguments are those of `records.read_groups`.
     """
     if offset + GROUP_HEADER_BYTES >= len(data):
         return None

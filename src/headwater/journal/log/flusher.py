@@ -4,7 +4,7 @@ Rule 1. One fsync runs at a time. Bytes written before it began are durable when
 Rule 2. A failed fsync is never repeated: it is reported, and nothing is flushed after it.
 Rule 3. Only the thread that runs the turn calls `wrote` and `forget`. `wrote` needs no lock: it sets one
         attribute, and only the latest value counts.
-Rule 4. A turn does not wait for a running fsync unless it has been running for two seconds. Then the disk
+Rule 4. A turn waits for an fsync only if the fsync has been running for two seconds. Then the disk
         does not keep up, and more than one second of writes could be lost (Redis does the same, and
         counts it in ``aof_delayed_fsync``).
 """
@@ -29,7 +29,7 @@ LATE_SECONDS = 2.0
 
 
 class Flusher:
-    """Flushes the bytes that `wrote` reported. `take_synced` returns the end of those that the last fsync flushed.
+    """Flushes the bytes that `wrote` reported. `take_synced` returns the end of the bytes that an fsync flushed.
 
     ``on_failure`` is called in the flusher's thread with the exception of a failed fsync.
     """
@@ -43,7 +43,7 @@ class Flusher:
         interval: float = INTERVAL_SECONDS,
     ) -> None:
         self.delayed = 0
-        """Number of times that a turn had to wait."""
+        """Number of times that a turn had to wait for an fsync."""
         self.fsyncs = 0
         self.synced_turn = 0
         """The last turn that an fsync has made durable."""
@@ -88,7 +88,7 @@ class Flusher:
         self._written = number, end, turn
 
     def take_synced(self) -> Synced | None:
-        """Return the end of the bytes that the last fsync flushed, once; None if there was no fsync since."""
+        """Return the end of the bytes that the last fsync flushed; None if no fsync ended since the last call."""
         if self._synced is None:
             return None
         with self._changed:

@@ -12,11 +12,11 @@
     journal.close()
 
 Rule 1. A group is in one file. A full file is followed by the next. A file that is created for a larger
-        group is as large as the group.
+        group is large enough for the group.
 Rule 2. A file is fsynced before the next is written to. The first group after an fsync is the journal's
         own and names the end of the synced bytes. A clean stop ends with such a group.
-Rule 3. The reserve: groups that `admits` accepts are written to space that is allocated already, in this
-        file or the next, which is created when this one is begun. `admits` allocates if the reserve is too
+Rule 3. The reserve: groups that `admits` accepts are written to allocated space, in this file or the
+        next. The next file is created when this one is begun. `admits` allocates if the reserve is too
         small. If that fails, the write is refused; only this failure is ever retried.
 Rule 4. A failed write or fsync poisons the journal: every later call raises `NodePoisoned`. An fsync is
         never repeated, because a second one would succeed without the data.
@@ -75,7 +75,7 @@ class Journal:
     ) -> Journal:
         """Lock the directory and examine the journal in it. An empty directory is a new journal.
 
-        ``seed`` and ``flush_interval`` (seconds) are for tests. Raises `StoreInUse`,
+        ``clock``, ``seed`` and ``flush_interval`` (seconds) are for tests. Raises `StoreInUse`,
         `StoreUnusable` and `JournalDamaged`; the directory is then unlocked.
         """
         files.lock()
@@ -163,7 +163,7 @@ class Journal:
 
     def admits(self, nbytes: int) -> str | None:
         """Return None if ``nbytes`` can be committed: all groups of the turn so far, including headers, and
-        those that the next command will add. Otherwise return the reason why not.
+        the groups that the next command will add. Otherwise return the reason why not.
 
         Allocates if the reserve is too small. Raises `NodePoisoned`.
         """
@@ -177,8 +177,8 @@ class Journal:
         return reason
 
     def _measure(self) -> None:
-        """Compute ``grown_bytes`` and ``allowance``. Groups that fit into the rest of this file, or into the
-        next file, fit regardless of their division."""
+        """Compute ``grown_bytes`` and ``allowance``. Groups can be written if their total size fits into the rest
+        of this file, or into the next file, however they are divided between the two."""
         self.grown_bytes = self._before + self._writer.end
         here = self._writer.size - self._writer.end - 2 * SYNCED_GROUP_BYTES
         self.allowance = -1 if self.failure is not None else max(here, self._reserve.room())
@@ -187,7 +187,7 @@ class Journal:
 
     def commit(self, buffer: bytearray, *, sync: bool = True) -> int:
         """Write the sealed groups of the turn and clear ``buffer``. With ``always`` they are durable when
-        this returns, with ``everysec`` a second later. Return `grown_bytes`.
+        this returns, with ``everysec`` about a second later. Return `grown_bytes`.
 
         ``sync=False`` is for groups that no client waits for (consumers' seen times): they become durable
         with later ones. Raises `NodePoisoned`; then no reply may be sent.
@@ -219,7 +219,7 @@ class Journal:
         return self.grown_bytes
 
     def _append_across_files(self, buffer: bytearray) -> None:
-        """Write as many groups as fit to this file, the others to the next."""
+        """Write the groups that fit into this file to it, and the others to the next file."""
         start = end = 0
         while end < len(buffer):
             _turn, _now_ms, next_end = group_at(buffer, end)
@@ -308,7 +308,7 @@ class Journal:
             self.files.close(name)
 
     def use_image(self, rotation: Rotation, entry: ImageEntry) -> None:
-        """Begin the store with the image of this rotation, the result of `ImageWriter.finish`. Raises
+        """Begin the store with ``entry``, the image of ``rotation`` that `ImageWriter.finish` returned. Raises
         `OSError` if MANIFEST could not be replaced."""
         self._check()
         self.catalog.use_image(entry, rotation.first)
@@ -317,7 +317,7 @@ class Journal:
         self._base = self.total_bytes
 
     def remove_replaced(self) -> None:
-        """Remove the files that nothing names any more (`Catalog.remove_old`), in any thread. Failures are logged."""
+        """Remove the files that nothing names any more (`Catalog.remove_old`). Any thread may call this."""
         self.catalog.remove_old(expire=True)
 
     # --- policy, statistics, end ----------------------------------------------------------------
@@ -337,7 +337,7 @@ class Journal:
         self._flusher.use(policy)
 
     def statistics(self) -> JournalStatistics:
-        """Return the statistics for INFO. The only call that works on a poisoned journal."""
+        """Return the statistics for INFO. Unlike other calls, this works on a poisoned journal."""
         return JournalStatistics(
             current_bytes=self.total_bytes,
             base_bytes=self._base,
@@ -434,4 +434,4 @@ class JournalStatistics(NamedTuple):
     flusher_late_s: float
     """Time since the flushing thread last looked for unsynced data, in seconds; 0 if the thread does not run."""
     refusal: str | None
-    """Reason why writes are refused now, because no next file can be created and this one is nearly full; or None."""
+    """Reason why writes are refused now: this file is nearly full, and no next one can be created. Else None."""

@@ -17,9 +17,9 @@ Rule 3. A file gets its name after its header is durable. A file without a heade
 Rule 4. A file that is shorter than its header says is damaged, because its former content is unknown. The
         exception is a file whose records end where a fact ``synced`` says, with only zeros after that, if
         anything. The fact is the file's own last record, written by a clean stop or a rotation, or the first
-        record of the next file. Only the own record of the last file causes a note, because more may have
-        followed a clean stop. A rotation that is followed by a crash does not: MANIFEST says that this end was
-        durable and names a file that was created after it, so nothing was written there any more, and the
+        record of the next file. A note is made only if the fact is the last file's own record, because more may
+        have followed a clean stop. No note is made if a crash followed a rotation: MANIFEST says that this end was
+        durable and names a file that was created afterwards. So nothing was written after this end, and the
         journal continues in the next file.
 Rule 5. Files are numbered without a gap, from the first that MANIFEST names to its last or later; without
         MANIFEST, from 1 on. A missing file is damage.
@@ -71,7 +71,7 @@ class Recovery:
         notes                            sentences for the log about anomalies that lose nothing
                                          acknowledged or cannot be judged
         current, end                     the last file with records, and the offset of their end
-        spares                           the files after it, allocated and empty
+        spares                           the files after ``current``, allocated and empty
         damaged_spare                    the name of a last, empty file without a header, or None
         last_synced                      the last fact ``synced`` that was read
         bytes                            the size of all groups and headers in journal files
@@ -135,8 +135,8 @@ class Recovery:
         return JournalFile(number, header.size, header.version)
 
     def most_bytes(self) -> int:
-        """Return the maximum number of bytes of records: the size of the files that have records, of each but the
-        last one up to its last record."""
+        """Return an upper bound for the bytes of records: the total size of the files that have records, where
+        each file but the last one counts up to its last record."""
         sizes: list[int] = []
         for file in self._found:
             first = self._first_group(file) if sizes else None
@@ -154,8 +154,8 @@ class Recovery:
         return not self._found
 
     def end_here(self) -> None:
-        """Let the journal end with the last file that has records now. A server may continue to write meanwhile: bytes
-        that it adds to this file are not read, so a record in a later file would contradict those that were read."""
+        """Let the journal end with the last file that has records now. A server may continue to write: the bytes
+        that it adds to this file are not read, so a record in a later file would contradict what was read."""
         while len(self._found) > 1:
             name = self._found[-1].name
             used = self._files.content(name).used
@@ -198,7 +198,7 @@ class Recovery:
                 self.spares = later
                 break
             self.catalog.closed.append(Synced(file.number, self.end))
-            # Nothing writes to it any more, and there may be more files than descriptors.
+            # Nothing writes to the file any more, and there may be more files than descriptors.
             self._files.close(file.name)
 
     def _refuse_before_floor(self, last: JournalFile, content: Content) -> None:
@@ -263,8 +263,8 @@ class Recovery:
         return self.damaged(file.name, self.end, found)
 
     def _is_continued(self, file: JournalFile, content: Content, later: JournalFile) -> bool:
-        """Return whether the next file begins with a record that names the end of this one, or would have begun with
-        it."""
+        """Return whether the next file begins with a record that names the end of this one, or has no record yet
+        because a crash followed the rotation."""
         first = self._first_group(later)
         if first is None:
             return self._was_rotated(file, content)
@@ -377,7 +377,7 @@ class Recovery:
     def damaged(
         self, name: str, offset: int, found: str, *, size: int | None = None
     ) -> JournalDamaged:
-        """Return the error for damage at this place. ``size`` is the allocated size of the file."""
+        """Return the error for damage at this place. ``size`` is the file's allocated size; None looks it up."""
         if size is None:
             size = next((file.size for file in self._found if file.name == name), 0)
         known = self.catalog.manifest is not None

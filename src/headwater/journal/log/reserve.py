@@ -33,7 +33,7 @@ from headwater.journal.images.catalog import Catalog
 
 FIRST_FILE_BYTES = 2 * 1024 * 1024
 _USUAL_BYTES = 64 * 1024
-"""Size of a usual turn, in bytes. `refuses` returns None while so many are accepted and no larger turn was refused."""
+"""Size of a usual turn, in bytes. `refuses` returns None while it fits and no larger turn was refused."""
 _OVERHEAD = FILE_HEADER_BYTES + 2 * SYNCED_GROUP_BYTES
 """The part of a file that is not available for groups: its header, the first group, which refers to the
 previous file, and the space for the group of a clean stop."""
@@ -73,7 +73,7 @@ class Reserve:
                 if remade or self._broken is not None:
                     return
             if not self.reclaim(spare):
-                # It is created again when it is needed, and so are those after it.
+                # It is created again when it is needed, and so are the files after it.
                 return
             self._ready.append(spare)
 
@@ -106,8 +106,8 @@ class Reserve:
         return self._ready[-1].number if self._ready else current
 
     def secure(self, number: int) -> str | None:
-        """Make sure that file ``number``, the next, is ready and that MANIFEST names it. Return the reason if
-        that is not possible."""
+        """Make sure that file ``number``, the next, is ready and that MANIFEST names it. Return None, or the
+        reason why that is not possible."""
         if not self._ready and self.make_next(number, 0) is not None:
             # The file is small, and no space is left for an image, because it is created for that image.
             reason = self._broken or self._catalog.broken or self._make(number, self._small, 0)
@@ -120,8 +120,8 @@ class Reserve:
         return None
 
     def prepare(self, number: int) -> None:
-        """Create file ``number``, the next, unless it is ready. Tries once for each number; after a failure
-        `make_next` creates it when it is needed."""
+        """Create file ``number``, the next, unless it is ready. Tries once for each number; after a
+        failure, `make_next` creates the file when it is needed."""
         if not self._ready and self._wanted != number:
             self._wanted = number
             self.make_next(number, 0)
@@ -130,8 +130,8 @@ class Reserve:
         """Create file ``number`` with space for ``needed`` bytes of groups, replacing a smaller one that is
         ready. Return the reason if that is not possible, otherwise None.
 
-        Sizes double, and are then multiples of the usual size, so that a turn that outgrows it command by
-        command does not create a file for each.
+        Sizes double, and are then multiples of the usual size, so that a turn that outgrows the file command by
+        command does not create a file for each command.
         """
         usual, needed = self._file_bytes, needed + _OVERHEAD
         size = min(usual, max(FIRST_FILE_BYTES, 2 * self._before))
@@ -159,7 +159,7 @@ class Reserve:
             return self.refusal
 
     def _make(self, number: int, size: int, left: int) -> str | None:
-        """Create a file, if at least ``left`` bytes are still free after that."""
+        """Create a file if at least ``left`` bytes stay free. Return None, or the reason why that failed."""
         files = self._files
         file = JournalFile(number, size)
         try:
@@ -184,7 +184,7 @@ class Reserve:
         return reason
 
     def _name(self, file: JournalFile) -> str | None:
-        """Let MANIFEST name a file (rule 5). If that is not possible, remove the file and return the reason."""
+        """Let MANIFEST name a file (rule 5), and return None. If that fails, remove the file and return why."""
         try:
             self._catalog.name_last(file.number)
         except OSError as error:

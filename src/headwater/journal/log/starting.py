@@ -39,7 +39,7 @@ def begin(files: Files, recovery: Recovery, reserve: Reserve, writer: Writer, se
         writer.use(recovery.current, recovery.end)
         reserve.adopt(recovery.current, recovery.spares)
         if not reserve.reclaim(recovery.current):
-            # Its space may not be allocated, so it counts as full.
+            # The file's space may not be allocated, so it counts as full.
             writer.size = 0
     writer.unrecorded_sync, writer.clean = _durable(recovery, writer), recovery.clean
     writer.turn, writer.now_ms = recovery.last_turn, recovery.last_now_ms
@@ -50,8 +50,8 @@ def begin(files: Files, recovery: Recovery, reserve: Reserve, writer: Writer, se
 
 
 def _durable(recovery: Recovery, writer: Writer) -> Synced:
-    """Return the end of the durable journal, for its next record. If that is the first of its file, it is the end
-    of the file before, which the image has replaced and a past may need (`headwater.journal.images.retention`)."""
+    """Return the end of the durable journal, for its next record. If that will be the first record of a file, it
+    is the end of the previous file, which a past may need (`headwater.journal.images.retention`)."""
     floor = recovery.catalog.floor
     begins = writer.end == FILE_HEADER_BYTES and 0 < floor.number == writer.number - 1
     return floor if begins else writer.here()
@@ -75,8 +75,8 @@ log = logging.getLogger("headwater.journal")
 # Everything after a cut is overwritten with zeros, durably, before anything new is written, so that an old record can
 # never follow a new one. Content that no fact ``synced`` confirms as durable is written again before it is relied on:
 # after a failed fsync, the content of a file or directory may be in memory only and never reach the disk. A file was
-# durable before MANIFEST named it. A spare with a damaged header is removed, after MANIFEST names it no more. The
-# reserve creates it again.
+# durable before MANIFEST named it. A spare with a damaged header is removed after MANIFEST no longer names it.
+# The reserve creates it again.
 
 
 _ZEROS = bytes(1024 * 1024)
@@ -85,7 +85,7 @@ _ZEROS = bytes(1024 * 1024)
 def repair(files: Files, recovery: Recovery) -> None:
     """Make the files contain exactly what ``recovery.batches`` returned, durably.
 
-    Raises `OSError` as the disk does.
+    Raises `OSError` if the disk fails.
     """
     for name in files.names():
         if is_unfinished(name):
@@ -108,7 +108,7 @@ def repair(files: Files, recovery: Recovery) -> None:
 
 
 def _remove_damaged_spare(files: Files, recovery: Recovery) -> None:
-    """Remove a spare with a damaged header. If MANIFEST cannot be replaced, it stays: a new file will replace it."""
+    """Remove a spare with a damaged header. If MANIFEST cannot be replaced, the spare stays to be replaced."""
     name, catalog = recovery.damaged_spare, recovery.catalog
     if name is None:
         return

@@ -28,7 +28,7 @@ if not cython.compiled:  # checksum_c.pxd and memory_c.pxd have them in C
 
 
 class Writer:
-    """Appends groups to the current file, and records of the last fsync."""
+    """Appends groups, and records of the last fsync, to the current file."""
 
     def __init__(self, files: Files, seed: int) -> None:
         self._files = files

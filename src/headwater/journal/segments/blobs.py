@@ -13,7 +13,7 @@
 Rule 1. Ids and body are opaque here. The body consists of ``raw bytes`` bytes after compression by ``codec``,
         in one or more parts (engine/bodies/sealed_block.py). The ids are the data about the entries that the
         engine needs without their bodies.
-Rule 2. Each part has a separate checksum, and head and ids are stored twice: damage of one part hides no other.
+Rule 2. Each part has a separate checksum, and head and ids are stored twice: damage of one part affects no other.
 Rule 3. A checksum starts with seed XOR length, so it covers the length, and no client can send bytes that
         are valid as a part. It is XORed with the mask of the part's position (`checksum.place_mask`): a
         part that is copied elsewhere, in this segment or to another, is not valid there.
@@ -54,7 +54,7 @@ FIRST, SECOND = 1, 2
 _HEAD = Struct("<4sBBHIIIIIQQQQ")
 _CHECKSUM = Struct("<I")
 _DOMAIN = 0x5E6
-"""Number that makes the keys of segments different from those of journal files with the same number."""
+"""Number that makes the keys of segments different from the keys of journal files with the same number."""
 
 assert HEAD_BYTES == _HEAD.size + CHECKSUM_BYTES
 
@@ -85,7 +85,7 @@ class BlobHead(NamedTuple):
 
 
 class FoundHead(NamedTuple):
-    """A valid head, and the position that it names."""
+    """A valid head, the number of its copy, and the place of its blob."""
 
     head: BlobHead
     copy: int
@@ -94,7 +94,7 @@ class FoundHead(NamedTuple):
 
 @lru_cache(maxsize=256)
 def blob_key(segment: int) -> int:
-    """Return the key that binds blobs to a segment, as the functions here take it."""
+    """Return the key that binds blobs to a segment."""
     return place_mask(_DOMAIN, segment)
 
 
@@ -152,7 +152,7 @@ def _encode_head(
         head.last_seq,
     )
     part = fields + _CHECKSUM.pack(_checksum(fields, offset, key, seed)) + ids
-    # The offset of the ids gives it another mask than the head's.
+    # The offset of the ids gives this checksum another mask than the head's.
     return part + _CHECKSUM.pack(_checksum(part, offset + HEAD_BYTES, key, seed))
 
 

@@ -1,14 +1,14 @@
-"""Copies live blobs out of segments that are mostly dead, so that these can be deleted.
+"""Copies live blobs out of segments that are mostly dead, so that those segments can be deleted.
 
     sparse_segments ──▶ numbers of old segments ──▶ compact ──▶ old place → new place
                         (less than half live)       copies whole blobs, and fsyncs them
 
-Rule 1. A blob is copied whole: head and ids from a valid copy, the body after it was checked. Its checksums
-        are bound to the new place.
+Rule 1. A blob is copied whole: head and ids from a valid copy, and the body if its checksum is valid. The new
+        checksums are bound to the new place.
 Rule 2. A damaged blob stays where it is and is reported. Its segment must be kept.
 Rule 3. Nothing is changed or deleted here. The caller replaces the places, and then deletes segments to
         which nothing refers.
-Rule 4. The copies that `compact` returns are durable. If the disk is full, it returns those made until then.
+Rule 4. The copies that `compact` returns are durable. If the disk is full, it returns the copies made until then.
 Rule 5. Reading and writing together stay below a rate, in bytes a second.
 """
 
@@ -32,7 +32,7 @@ _AHEAD_BLOBS = 64
 _LEAST_PAUSE_SECONDS = 0.02
 """Minimum length of a pause. Shorter pauses are added up, because a timer is late by up to a tenth of this."""
 _BURST_SECONDS = 0.1
-"""Maximum time by which copying may catch up faster after a slow read."""
+"""Maximum delay that copying may make up for after a slow read, in seconds."""
 
 
 @dataclass

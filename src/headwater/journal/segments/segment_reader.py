@@ -4,7 +4,7 @@ Rule 1. Every byte that is returned was checked against its checksum, seed and p
 Rule 2. Head and ids are read from the first copy, and from the second if the first cannot be read.
 Rule 3. A part that is damaged, missing or unreadable (EIO) raises `BlobDamaged`, for that blob only. Other
         errors of the system are raised unchanged, as `OSError`: the blob may be readable later.
-Rule 4. `SegmentReader.cached_body` never waits for a disk. If it returns None, `body` returns the body or an error.
+Rule 4. `SegmentReader.cached_body` never waits for a disk. If it returns None, call `body`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from headwater.journal.segments.blobs import (
 from headwater.journal.segments.segments import segment_name
 
 READ_AHEAD_BYTES = 8 * 1024 * 1024
-"""Maximum size of one request to read ahead."""
+"""Maximum size of one request to read ahead, in bytes."""
 _GAP_BYTES = 64 * 1024
-"""Bodies with at most this much between them are read ahead together."""
+"""Bodies with at most this many bytes between them are read ahead together."""
 _LOST = {errno.EIO, errno.ENOENT}
 """Errors after which a part is lost: the disk cannot read it, or its file is missing."""
 
@@ -61,7 +61,7 @@ class SegmentReader:
             raise self._damaged(place, error) from error
 
     def cached_body(self, place: BlobPlace) -> bytes | None:
-        """Return the body of a blob without waiting for a disk, or None."""
+        """Return the body of a blob without waiting for a disk; None if it is not in memory, or damaged."""
         segment, offset, head_bytes, body_bytes = place
         length = body_bytes + CHECKSUM_BYTES
         try:
@@ -93,7 +93,7 @@ class SegmentReader:
         )
 
     def flaws(self, place: BlobPlace) -> list[str]:
-        """Return a sentence for each damaged copy of the head and ids of a blob. With one damaged, nothing is lost."""
+        """Return a sentence for each damaged copy of the head and ids of a blob. One copy is enough to read it."""
         found = []
         for copy in (FIRST, SECOND):
             try:

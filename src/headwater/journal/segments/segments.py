@@ -6,7 +6,7 @@
                0             64
 
 Rule 1. A segment is never appended to after a restart: a `SegmentWriter` begins a new one. Its number is
-        reserved by the caller and never used twice, so that no reference to an old one finds a new one.
+        reserved by the caller and never used twice, so that a reference to an old segment never finds a new one.
 Rule 2. Any thread may read a blob as soon as `SegmentWriter.append` has returned its place. The blob is
         durable, name of the file included, when the next `sync` has returned. Only then may a record refer to it.
 Rule 3. A failed `append` leaves all earlier blobs valid. After a failed write the segment is not written
@@ -66,7 +66,7 @@ def segment_header(number: int, seed: int) -> bytes:
 
 
 class SegmentWriter:
-    """Appends blobs to the newest segment. One thread at a time uses it.
+    """Appends blobs to the newest segment. Only one thread at a time may use it.
 
     ``next_number`` returns a reserved number for the next segment. ``room`` gets the number of bytes that are needed,
     and returns the number that may be used.
@@ -121,8 +121,8 @@ class SegmentWriter:
         return place
 
     def sync(self) -> None:
-        """Make every blob durable that `append` returned. Raises `OSError`. After that it is not certain that
-        anything is durable, and the writer refuses everything."""
+        """Make every blob durable that `append` returned. Raises `OSError`. After an error, it is not certain
+        that any of them is durable, and the writer refuses everything."""
         self._refuse_if_broken()
         try:
             for name in self._unsynced:
@@ -198,8 +198,8 @@ class SegmentWriter:
             self._files.close(name)
 
     def _space_for(self, size: int) -> int:
-        """Return the new size of the file. Raises `OSError` if the disk has no space: an attempt to allocate it
-        would keep the disk busy for each refused blob."""
+        """Return the new size of the file. Raises `OSError` if the disk has too little space, because trying to
+        allocate it would keep the disk busy for each refused blob."""
         needed = self._end + size
         step = min(STEP_BYTES, max(_FIRST_STEP_BYTES, self._allocated))
         ahead = max(needed, min(self._allocated + step, self._segment_bytes))

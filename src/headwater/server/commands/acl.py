@@ -133,7 +133,7 @@ def acl_users(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_load(call: Call, session: Session, services: Services) -> None:
-    """ACL LOAD: replace the users by those in ``aclfile``; an error in it changes nothing."""
+    """ACL LOAD: replace the users by those in ``aclfile``; an error in the file changes nothing."""
     if not services.access.aclfile:
         raise CommandError(NO_FILE)
     try:
@@ -175,7 +175,7 @@ def acl_setuser(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_whoami(call: Call, session: Session, services: Services) -> None:
-    """ACL WHOAMI: the name of the session's user; nil for an embedded client, which has none."""
+    """ACL WHOAMI: the name of the session's user; nil for an embedded client, whose user is not listed."""
     if session.user is SUPERUSER:
         call.reply.nil()
     else:

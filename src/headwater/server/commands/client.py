@@ -34,7 +34,7 @@ def client_getname(call: Call, session: Session, services: Services) -> None:
 
 
 def client_setname(call: Call, session: Session, services: Services) -> None:
-    """CLIENT SETNAME name; an empty one removes the name."""
+    """CLIENT SETNAME name: set the connection's name; an empty ``name`` removes it."""
     name = call.arguments.bytes(2)
     check_client_name(name)
     session.client.name = name

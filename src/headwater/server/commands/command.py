@@ -65,7 +65,7 @@ def command_docs(call: Call, session: Session, services: Services) -> None:
         named = map(_find_named, call.arguments.values(2))
         commands = [one for one in named if one is not None]
     call.reply.map(len(commands))
-    for one in commands:  # a name that is given twice is there twice
+    for one in commands:  # a name that is given twice occurs twice
         call.reply.pairs({one.name: _documented(one)})
 
 

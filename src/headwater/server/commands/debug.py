@@ -65,7 +65,7 @@ def debug(call: Call, session: Session, services: Services) -> None:
 
 
 def is_allowed(who: str, session: Session) -> bool:
-    """Return whether a client is among those of a setting: ``yes``, ``local`` or ``no``."""
+    """Return whether ``who``, the value ``yes``, ``local`` or ``no`` of a setting, includes this client."""
     return who == "yes" or (who == "local" and _is_local(session))
 
 

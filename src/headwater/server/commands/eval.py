@@ -17,7 +17,7 @@ _UNKNOWN = "NOSCRIPT No matching script. Please use EVAL."
 
 def eval_(call: Call, session: Session, services: Services) -> None:
     """EVAL and EVAL_RO script numkeys [key …] [arg …], EVALSHA and EVALSHA_RO sha1 numkeys [key …] [arg …]: find the
-    script, or compile and cache it, and run it. A write in a script of EVAL_RO or EVALSHA_RO is an error."""
+    script, or compile and cache it, and run it. A write in a script of EVAL_RO or EVALSHA_RO fails."""
     arguments, observer, scripts = call.arguments, services.observer, services.scripts
     name = arguments.token(0)
     by_sha, read_only = name.startswith(b"EVALSHA"), name.endswith(b"_RO")

@@ -52,7 +52,7 @@ def latency_history(call: Call, session: Session, services: Services) -> None:
 
 
 def latency_reset(call: Call, session: Session, services: Services) -> None:
-    """LATENCY RESET [event …]: forget the delays; the number of events that had any."""
+    """LATENCY RESET [event …]: forget the delays of these events (or all); the number of events that had any."""
     names = [shown(name) for name in call.arguments.values(2)]
     call.reply.integer(services.observer.latency.reset(names))
 

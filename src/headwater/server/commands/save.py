@@ -1,6 +1,6 @@
-"""SAVE, BGSAVE, LASTSAVE and BGREWRITEAOF: write an image of the store (services/storage/checkpoints.py).
+"""SAVE, BGSAVE, BGREWRITEAOF, which write an image of the store (services/storage/checkpoints.py), and LASTSAVE.
 
-All of them write the same image. SAVE waits for it, and blocks its own client only.
+The image is the same for all commands. SAVE waits for it, and blocks only its own client.
 """
 
 from __future__ import annotations

@@ -34,5 +34,5 @@ def script_flush(call: Call, session: Session, services: Services) -> None:
 
 
 def script_kill(call: Call, session: Session, services: Services) -> None:
-    """SCRIPT KILL: an error, because commands run between scripts, so none is running."""
+    """SCRIPT KILL: always an error, because this command never runs while a script runs."""
     raise CommandError("NOTBUSY No scripts in execution right now.")

@@ -16,7 +16,7 @@ log = logging.getLogger("headwater.server")
 def shutdown(call: Call, session: Session, services: Services) -> None:
     """SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] | ABORT: stop the server cleanly, without a reply.
 
-    Acknowledged writes are in the journal in any case, if the node has one. If it has grown long, the stop also
+    Acknowledged writes are in the journal in any case, if the node has one. If the journal is long, the stop also
     writes an image, unless NOSAVE was given, so that the next start is quick.
     """
     arguments = call.arguments

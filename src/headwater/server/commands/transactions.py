@@ -22,11 +22,11 @@ from headwater.server.session.session import Session
 from headwater.server.session.transaction import TransactionQueue
 
 _FACTS: Final = 6
-"""Maximum number of facts of one command, unless it depends on the data."""
+"""Maximum number of facts of one command, unless the number depends on the data."""
 
 _MOST_ADMITTED: Final = MAX_RECORD_GROUP_BYTES // 2
-"""Maximum size that is admitted in advance, in bytes. The estimate may be too high, so a higher one must not
-refuse the transaction."""
+"""Maximum size that is admitted in advance, in bytes. The size is an estimate and may be too high, so a larger one
+must not refuse the transaction."""
 
 
 def multi(call: Call, session: Session, services: Services) -> None:

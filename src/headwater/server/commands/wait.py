@@ -18,7 +18,7 @@ WAITAOF_RECHECK_MS = 10
 def wait(call: Call, session: Session, services: Services) -> Wait | None:
     """WAIT numreplicas timeout: the number of replicas that have this client's writes, 0.
 
-    With ``numreplicas`` above 0 it waits until the timeout, or forever if that is 0, as Redis does.
+    With ``numreplicas`` above 0 the client waits for ``timeout`` ms, or forever if that is 0, as in Redis.
     """
     wanted = call.arguments.integer(1)
     timeout_ms = milliseconds(call.arguments, 2, call.now_ms)
@@ -35,7 +35,7 @@ def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
     replicas that have them on disk.
 
     With ``appendfsync always`` they are on disk when the reply is sent, with ``everysec`` after the next fsync.
-    With ``no`` the system decides, and the server knows only when the journal starts its next file.
+    With ``no`` the system decides, and the server learns of it only when the journal starts its next file.
     """
     arguments = call.arguments
     local = arguments.integer(1)

@@ -30,8 +30,8 @@ LAST_BYTES_SECONDS = 60
 """Maximum time that a client may take to accept the last bytes, in seconds."""
 
 LINGER_SECONDS = 2
-"""Time for which the socket stays open after the last bytes, in seconds. If the server closed it while the
-client still sends, the connection would be reset. A reset can overtake the last reply, which often has the
+"""Time for which the socket stays open after the last bytes, in seconds. If the server closed the socket while the
+client still sends, the connection would be reset. A reset can overtake the last reply, which often states the
 reason."""
 
 SHORTEST_DELAY_S = 0.001
@@ -42,7 +42,7 @@ class Driver:
     """Runs turns and timers, enforces limits, and closes connections. Its subclasses in
     `headwater.server.net.loop` detect which sockets are ready.
 
-    Calls ``on_stop`` once: after SHUTDOWN, or after a failure of the node, which is then in `failure`.
+    Calls ``on_stop`` once: after SHUTDOWN, or after a failure of the node; `failure` is then its error.
     """
 
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:
@@ -56,7 +56,7 @@ class Driver:
         self._on_stop = on_stop
         self._stopped = False
         self._turning = False
-        """True if a turn is running. Output that any thread queues is sent after it."""
+        """True if a turn is running. Output that any thread queues is sent after the turn."""
         self._space = bytearray(limits.RECEIVE_BYTES)
         self._queued: list[Connection] = []
         self._unstalled: dict[Session, None] = {}
@@ -111,8 +111,8 @@ class Driver:
             self.run_turn(None)
 
     def run_turn(self, ready: list[Session] | None) -> None:
-        """Run a turn for ``ready`` sessions, or a tick if it is None, then send the output. The caller
-        holds the node's lock (rule 4)."""
+        """Run a turn for the sessions in ``ready``, or a tick if it is None, then send the output. The caller must
+        hold the node's lock (rule 4)."""
         self._turning = True
         try:
             self.node.turn_locked(ready)
@@ -143,7 +143,7 @@ class Driver:
         self._timer = self._asyncio.call_later(delay, self.tick)
 
     def _fail(self, error: BaseException) -> None:
-        """Stop the server because the node failed. Its state is not read any more."""
+        """Stop the server because the node failed. The node's state is not read any more."""
         log.critical("the server stops: a turn failed", exc_info=error)
         self.failure = error
         self._end()
@@ -166,7 +166,7 @@ class Driver:
             self._wake()
 
     def _wake(self) -> None:
-        """Request that the queued output is sent. Thread-safe."""
+        """Request that the queued output be sent. Thread-safe."""
         self._asyncio.call_soon_threadsafe(self._send_all)
 
     def _wake_for_tick(self) -> None:
@@ -339,7 +339,7 @@ class Driver:
         connection.session.driver = None  # breaks a reference cycle
 
     def _reject(self, connection: Connection, reason: ConnectionRejected) -> None:
-        """Close the connection of a client that was sent the reason. Discard its further input."""
+        """Close the connection of a client to which the reason was sent. Discard its further input."""
         address = connection.session.client.address
         self.node.services.client_log.info("client %s is rejected: %s", address, reason)
         self.traffic.rejected_connections += 1
@@ -367,8 +367,8 @@ class Driver:
         self.sweep()
 
     def sweep(self) -> None:
-        """Disconnect clients that, for too long, are idle, exceed the soft limit, do not accept the last bytes
-        or the end of the connection, or do not complete their handshake."""
+        """Disconnect clients that have been idle or above the soft limit for too long, or that take too long to
+        accept the last bytes, to close the connection or to complete their handshake."""
         timeout = self.node.services.config.timeout
         now = self.node.clock.monotonic()
         for connection in list(self.connections.values()):
@@ -399,9 +399,9 @@ class Driver:
         raise NotImplementedError
 
     def _stop_reading(self, connection: Connection) -> None:
-        """Stop watching for input. Watch only until the socket accepts output."""
+        """Stop watching for input. Keep watching for the socket to accept output."""
         raise NotImplementedError
 
     def _write_interest(self, connection: Connection, wanted: bool) -> None:
-        """Start or stop watching until the socket accepts output, in addition to input."""
+        """Start or stop watching for the socket to accept output, in addition to input."""
         raise NotImplementedError

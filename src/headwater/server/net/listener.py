@@ -154,7 +154,7 @@ class Listener:
 def bind_all(config: Config, bound: Sequence[Listener] = ()) -> list[Listener]:
     """Bind every address of the configuration, except those that are ``bound``. With port 0 the system chooses a
     port, which is the same for all addresses and is stored in ``config.port``; if a TLS port is set, port 0 means
-    TLS only. Raises `ListenError`; nothing else remains bound then."""
+    TLS only. Raises `ListenError`, in which case nothing but ``bound`` remains bound."""
     listeners: list[Listener] = []
     try:
         if config.port or not config.tls_port:
@@ -196,7 +196,7 @@ def show(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
 
 
 _ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
-"""Errors that mean that the machine lacks the address or the protocol."""
+"""Errors of a machine that lacks the address or the protocol."""
 
 
 def _bind_addresses(
@@ -229,7 +229,7 @@ def _name(kind: str, address: tuple[str, int]) -> str:
 
 def _bind_tcp(host: str, port: int) -> socket.socket:
     wanted = {"*": "0.0.0.0", "::*": "::"}.get(host, host)  # noqa: S104 (the user asked for it)
-    # For text, Python imports its encoding of international names: 2 ms of a start.
+    # For a str, Python would import its encoding of international names, which takes 2 ms at a start.
     asked = wanted.encode() if wanted.isascii() else wanted
     try:
         found = socket.getaddrinfo(asked, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -266,7 +266,7 @@ def _bind_unix(config: Config) -> Listener:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove an unused socket file. Raises `ListenError` for any other file, or if it is in use."""
+    """Remove an unused socket file. Raises `ListenError` if the socket is in use, and for any other file."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -313,7 +313,7 @@ def _is_local(host: str) -> bool:
 
 
 def _reject(client: socket.socket, text: bytes) -> None:
-    """Send the reason, if the socket takes it at once, and close the connection."""
+    """Send the reason, if the socket accepts it immediately, and close the connection."""
     try:
         client.setblocking(False)
         if text:

@@ -1,4 +1,4 @@
-"""Event loops: detect which sockets are ready. `EpollLoop` uses one epoll for all, within asyncio.
+"""Event loops: detect which sockets are ready. `EpollLoop` uses one epoll object for all of them, within asyncio.
 
     asyncio ── reader on one descriptor ──▶ epoll over all clients
                                              │ at most MAX_EVENTS_PER_TURN ready sockets

@@ -1,6 +1,6 @@
 """Waits for ready sockets, in one system call.
 
-Compiled modules use the function in ``polling_c.pxd``, which passes the epoll's descriptor to the
+Compiled modules use the function in ``polling_c.pxd``, which passes the descriptor of the epoll object to the
 system and creates no object per event. Plain Python uses the function below, which does the same.
 """
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from select import epoll
 
 MOST_EVENTS = 256
-"""The capacity of the C version."""
+"""Maximum number of ready sockets that the C version returns."""
 
 
 def wait_ready(poll: epoll, _descriptor: int, seconds: float, ready: array[int]) -> int:
-    """Wait at most ``seconds`` until a socket is ready. Return the number of ready sockets, at most
-    `MOST_EVENTS` and as many as fit into ``ready``. Each takes two words of ``ready``: the
-    descriptor and its events (EPOLLIN and so on).
+    """Wait at most ``seconds`` until a socket is ready. Return the number of ready sockets, at most `MOST_EVENTS`
+    and at most the number that fits into ``ready``. Each takes two words of ``ready``: the descriptor and its
+    events (EPOLLIN and so on).
 
     Raises `OSError`.
     """

@@ -25,7 +25,7 @@ NO_TLS = b"-ERR this port does not speak TLS; connect without it, or to the port
 
 
 class ConnectionRejected(Exception):
-    """A client cannot be served, and was sent the reason, which is also the message."""
+    """A client cannot be served. The message is the reason, which was sent to the client."""
 
 
 class Connection:
@@ -39,7 +39,7 @@ class Connection:
         """Output that the socket has not taken yet. None until the first such output: most of ten
         thousand connections never have any."""
         self.ended = False
-        """True if the client has ended its output. It still gets the replies to its requests."""
+        """True if the client has ended its side of the connection. It still gets the replies to its requests."""
         self.closed = False
         """True if the connection is closed. Its descriptor may then be another client's."""
         self.handshaking = False
@@ -133,8 +133,8 @@ class Connection:
 
     def discard_input(self, space: bytearray) -> None:
         """Discard the input that has already arrived; ``space`` is the buffer. Closing a socket
-        with unread input resets the connection; a reset can overtake the last reply, which often
-        has the reason."""
+        with unread input resets the connection; a reset can overtake the last reply, which often states the
+        reason."""
         try:
             for _ in range(16):
                 if self.socket.recv_into(space) == 0:

@@ -3,15 +3,15 @@
     socket ──recv──▶ _incoming ──▶ SSLObject ──read──▶ Session
     socket ◀──send── _encrypted ◀── _outgoing ◀── SSLObject ◀──write── chunks
 
-OpenSSL reads and writes memory only, never a socket, so it never blocks.
+OpenSSL reads and writes only memory, never a socket, and therefore never blocks.
 
 Rule 1. `receive` decrypts all that was received, except for an incomplete record. Therefore epoll
         reports everything that can still be read.
 Rule 2. OpenSSL's own messages (its part of a handshake, an alert, a new key, a ticket) are sent in
         the same way and order as replies.
 Rule 3. Nothing is allocated for a client that has sent nothing: a silent connection costs a socket.
-Rule 4. A client that cannot be served is sent the reason in the form it expects: an alert, or plain
-        text. The connection then lingers, because a reset could overtake the reason.
+Rule 4. A client that cannot be served gets the reason in the form that it expects: an alert, or plain text. Then
+        the socket stays open for a while, because a reset could overtake the reason.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TlsConnection(Connection):
     def _receive(self, space: memoryview) -> int:
         if self._closing:
             return self.socket.recv_into(space)
-        # Leave space for the incomplete record that is left from before: both are decrypted into it.
+        # Leave space for an incomplete record from before: it and the new bytes are decrypted into ``space``.
         count = self.socket.recv_into(space[: len(space) - MAX_TLS_RECORD_BYTES])
         if count == 0:
             return 0
@@ -148,7 +148,7 @@ class TlsConnection(Connection):
         return total
 
     def _encrypt(self) -> int:
-        """Encrypt the next chunks, but not more than a socket takes at once."""
+        """Encrypt the next chunks, but not more than a socket takes in one call."""
         assert self._tls is not None, "_start() creates it"
         total = 0
         while self.chunks and total < TLS_AHEAD_BYTES:
@@ -192,7 +192,7 @@ class TlsConnection(Connection):
             try:
                 self._tls.unwrap()
             except OSError:
-                pass  # It waits for the client's close_notify, which is discarded with all other input.
+                pass  # OpenSSL waits for the client's close_notify, which is discarded with all other input.
             self._try_flush()
         self._closing = True
 

@@ -1,11 +1,11 @@
 """Blocked clients: blocks them, runs their commands again, ends their waits, and ends CLIENT PAUSE.
 
-Rule 1. An unblocked command runs again from its start and decides itself: it is served, fails, or
-        continues to wait at its place in the queue. It is a separate record group (node.py, rule 2).
+Rule 1. An unblocked command runs again from its start and decides itself: it is served, fails, or continues to
+        wait at its place in the queue. The run is a separate record group (node.py, rule 2).
 Rule 2. A session whose wait has ended is in ``resumed``. The requests that it sent meanwhile run in
         this turn.
-Rule 3. Waiters of a key that wait for the same thing share a queue. The queue is skipped after the
-        first that has to wait longer: with a thousand readers of a group, an entry costs one run.
+Rule 3. Waiters of a key that wait for the same thing share a queue. The rest of the queue is skipped after the
+        first waiter that has to wait longer: with a thousand readers of a group, an entry costs one run.
 Rule 4. After XGROUP DELCONSUMER, or in a group that replaces another, all waiters run once: each
         creates its consumer again, as in Redis.
 
@@ -97,7 +97,7 @@ class BlockedClients:
         return None if session in self._logins else self._waiters.get(session)
 
     def unblock(self, session: Session, *, error: bool) -> bool:
-        """End a wait, as after its timeout or with an error (CLIENT UNBLOCK). Return False without a wait."""
+        """End a wait as its timeout would, or with an error (CLIENT UNBLOCK). Return False if none exists."""
         waiter = self.waiter_of(session)
         if waiter is None or session in self.pause:
             return False
@@ -169,8 +169,8 @@ class BlockedClients:
                 db.signal(key)
 
     def settle(self) -> bool:
-        """End the jobs that are done, also if the node is poisoned. Run the commands whose blocks were
-        read again. Return True."""
+        """End the jobs that are done, also if the node is poisoned. Run again the commands whose blocks were read.
+        Return True."""
         if self.offloading:
             for session in self.offloading.settle():
                 self._clients.wrote_to(session)
@@ -180,12 +180,12 @@ class BlockedClients:
         return True
 
     def run_due(self) -> None:
-        """Run the commands of clients whose recheck is due again, with or without a signal."""
+        """Run again the commands of clients whose recheck is due, with or without a signal."""
         for waiter in self.waiting.to_recheck(self._times.now()):
             self._run(waiter)
 
     def serve_signalled(self) -> None:
-        """Run the commands of clients that wait for a signalled key again, in order of arrival."""
+        """Run again, in order of arrival, the commands of clients that wait for a signalled key."""
         keyspace = self._keyspace
         signalled = keyspace.signalled
         while signalled:
@@ -197,7 +197,7 @@ class BlockedClients:
                 self._serve(queues, keyspace.databases[db].values.get(key))
 
     def _serve(self, queues: Queues, value: Value | None) -> None:
-        """Run as many waiters of a key with ``value`` as rules 3 and 4 require."""
+        """Run the waiters of a key with ``value`` that have to run by rules 3 and 4."""
         if self.waiting.take_lost(queues, value):
             for waiter in by_arrival(queues):
                 if waiter.wait.wakes_on(value):
@@ -226,8 +226,8 @@ class BlockedClients:
         return wait.wakes_on(value) and (wait.finds_nothing(value) or self._run(waiter))
 
     def _run(self, waiter: Waiter) -> bool:
-        """Run a blocked command again. It is served, fails, or keeps waiting at its place. Return whether
-        it found nothing and keeps waiting."""
+        """Run a blocked command again: it is served, fails, or keeps waiting at its place. Return whether it found
+        nothing and keeps waiting."""
         session, records = waiter.session, self._records
         if not waiter.active or session.closing:
             # Its wait has ended, or it was killed in this turn: others get its entries.

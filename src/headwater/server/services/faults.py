@@ -63,8 +63,8 @@ class Faults:
         )
 
     def rest(self, error: Exception, work: str) -> None:
-        """Let the node's own work rest, which ``error`` ended. If the error came in the middle of a change, poison
-        the node and raise ``error``."""
+        """Let the node's own work rest after ``error`` ended it. If the error came in the middle of a change,
+        poison the node and raise ``error``."""
         if self._records.is_open or self._state.poisoned is not None:
             self.poison(error)
             raise error

@@ -44,7 +44,7 @@ YOUNG_COLLECTIONS = 5
 """Number of young collections after which one also includes the second generation."""
 
 RECENT_SECONDS = 0.004
-"""Target duration of a recent collection, in seconds. The number of young ones before it is adapted to it."""
+"""Target duration of a recent collection, in seconds. The number of preceding young ones is adapted to it."""
 
 MOST_STEPS = 64
 """Maximum number of second-generation collections between two recent collections: some 600,000 new objects."""

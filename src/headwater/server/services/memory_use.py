@@ -6,13 +6,13 @@
              └ measured every `_INTERVAL_NS`
 
 Rule 1. Without a limit nothing is measured or compared for a command.
-Rule 2. A check adds numbers that are kept anyway. Values that take longer are measured again after
+Rule 2. A check adds numbers that are kept anyway. Values that take longer to measure are measured again after
         `_CHECKS` checks or `_INTERVAL_NS`, so that the account lags by a few MB at most.
 Rule 3. Only a command that may take more memory (the flag ``denyoom``) is refused. Reads, settlements,
         deletions and trims continue.
-Rule 4. Entries that could be compressed or stored never cause a refusal. With a limit, hot entries may
-        take half of the memory that it leaves. When memory is tight, nothing stays hot, and turns wait for
-        the disk (sealer.py, rule 6). A command that would be refused first frees memory (`relieve`).
+Rule 4. Entries that could be compressed or stored never cause a refusal. With a limit, hot entries may take half
+        of the memory that the limit leaves. When memory is tight, nothing stays hot, and turns wait for the disk
+        (sealer.py, rule 6). A command that would be refused first frees memory (`relieve`).
 
 Source: Redis, server.c (processCommand) and evict.c (getMaxmemoryState).
 """
@@ -37,16 +37,16 @@ _CHECKS = 512
 
 _INTERVAL_NS = 100_000_000
 _CLIENT_NS = 10_000_000
-"""Time by which each hundred clients lengthen the interval, in ns, so that measuring them takes little of it."""
+"""Time by which each hundred clients lengthen the interval, in ns, so that measuring takes little of the time."""
 
 _HUNDRED = 100
 
 _HOT_SHARE, _LAG_SHARE, _RESERVE_SHARE = 2, 4, 8
-"""Divisors of the memory that a limit leaves beyond the process itself: for hot entries, for those that wait for
+"""Divisors of the memory that a limit leaves beyond the process itself: for hot entries, for entries that wait for
 compression, and for the zone below the limit in which memory is tight. The rest is for other state and clients."""
 
 _SQUEEZED_AT_ONCE = 4
-"""Maximum number of blocks that a command compresses before it is refused: 0.6 ms with zstd, 2 ms with zlib."""
+"""Maximum number of blocks (0.6 ms with zstd, 2 ms with zlib) that a command compresses before it is refused."""
 
 
 class MemoryUse:
@@ -131,7 +131,7 @@ class MemoryUse:
         return not self.exceeded()
 
     def lacking(self) -> int:
-        """Return the number of bytes to be freed: until the limit is kept, or if it is, until memory is not tight."""
+        """Return the number of bytes to free: down to the limit or, if less is used, until memory is not tight."""
         used = self._sum()
         return used - (self.limit if used > self.limit else self._ample)
 

@@ -4,12 +4,12 @@
                                                                                     │ wakes the driver
     a later turn: check again ── Job.finish ── record group, reply ◀── settle ◀─────┘
 
-Rule 1. A client waits while its job runs: its further requests run after its reply. It is not
-        blocked in Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it,
-        and if its input ends it still gets its reply.
+Rule 1. A client waits while its job runs: its further requests run after its reply. The client is not blocked in
+        Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it, and if its input ends it
+        still gets its reply.
 Rule 2. A job ends in a turn of the node like an unblocked command (blocking.py): permissions, pause
-        and journal are checked again, and it is a separate record group. While CLIENT PAUSE holds
-        its command, it waits.
+        and journal are checked again, and the job is a separate record group. While CLIENT PAUSE holds the
+        command, the job waits.
 Rule 3. If the client disconnects, or the node is closed, the steps end and their result is
         discarded.
 Rule 4. Jobs run one after the other, in order of arrival; the second job of a command precedes the
@@ -153,8 +153,8 @@ class Offloading:
             session.blocked = False
 
     def settle(self) -> list[Session]:
-        """End the jobs whose steps are done. Return the sessions that wait no longer. The caller
-        holds the node's lock and is within a turn."""
+        """End the jobs whose steps are done. Return the sessions that wait no longer. The caller must hold the
+        node's lock and be within a turn."""
         served: list[Session] = []
         for _ in range(len(self._done)):
             work = self._done.popleft()

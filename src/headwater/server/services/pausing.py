@@ -67,7 +67,7 @@ class ClientPause:
         return Wait([], 0, kept)
 
     def holds_again(self, waiter: Waiter) -> bool:
-        """Return whether a signalled command has to wait. It then runs again at the end."""
+        """Return whether a signalled command has to wait. It then runs again when the pause ends."""
         arguments = waiter.wait.arguments
         held = self.holds(waiter.session, find_command(arguments), arguments)
         if held:

@@ -9,8 +9,8 @@ Rule 2. A message that a command publishes reaches its own client after the comm
         with EXEC after all replies. Until then it is in ``Output.pushes``.
 Rule 3. A listener that leaves more unread than ``client-output-buffer-limit pubsub`` allows is sent
         nothing more and is disconnected.
-Rule 4. The cost of publishing depends on the listeners of the channel, and on the patterns with whose
-        literal prefix the channel begins.
+Rule 4. The cost of publishing depends on the listeners of the channel, and on the patterns whose literal prefix is
+        a prefix of the channel.
 
 Source: redis.io, Redis Pub/Sub; Redis, pubsub.c and notify.c.
 """
@@ -122,7 +122,7 @@ class PubSub:
     # --- subscriptions --------------------------------------------------------------------------
 
     def subscribe(self, session: Session, kind: bytes, name: bytes) -> None:
-        """Subscribe ``session`` to ``name``. Repeating it changes nothing."""
+        """Subscribe ``session`` to ``name``. Subscribing twice changes nothing."""
         own, memory = session.subscriptions, self._clients.memory
         if name in own.of(kind):
             return
@@ -156,7 +156,7 @@ class PubSub:
                 memory.held_bytes -= _LISTENERS_BYTES
 
     def leave(self, session: Session) -> None:
-        """Remove all subscriptions of ``session`` (RESET, or it is closed)."""
+        """Remove all subscriptions of ``session``, after RESET or when it is closed."""
         if session.subscriptions.active:
             for kind in (CHANNEL, PATTERN, SHARD):
                 for name in list(session.subscriptions.of(kind)):

@@ -52,7 +52,7 @@ class TurnRecords:
         accordingly at the end of each turn, because a checkpoint may fail."""
 
     def use(self, facts: FactBuffer, journal: Journal) -> None:
-        """Write ``facts`` to ``journal``, which has been replayed, from the next turn on."""
+        """Write ``facts`` to ``journal`` from the next turn on. The journal must have been replayed."""
         self.facts = facts
         self.facts.muted = False
         self.journal = journal
@@ -62,14 +62,14 @@ class TurnRecords:
         self.count_again()
 
     def count_again(self) -> None:
-        """Read from the journal the size of the records after its image, and the size that it accepts.
-        Called when it has begun another file, or has another image."""
+        """Read from the journal the size of the records after its image, and the size that it accepts. Call this
+        when the journal has begun another file, or has another image."""
         assert self.journal is not None
         self.grown_bytes = self.journal.grown_bytes
         self._allowance = self.journal.allowance
 
     def image_written(self) -> None:
-        """Record that an image has replaced the journal so far."""
+        """Record that an image has replaced the journal that was written so far."""
         self._wants_room = False
         self.count_again()
 
@@ -105,7 +105,7 @@ class TurnRecords:
         return None if reason is None else MISCONF.format(reason=reason)
 
     def _log_change(self, reason: str | None) -> None:
-        """Log when MISCONF begins and when it ends, not each refused command."""
+        """Log the beginning and the end of MISCONF, not each refused command."""
         self._refusing = self._wants_room = reason is not None
         if reason is not None:
             log.error("writes are refused with MISCONF from now on: %s", reason)

@@ -21,8 +21,8 @@ class Runner:
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int
     ) -> Wait | Job | None:
-        """Run a command that was found, and record statistics. It began at ``began`` (monotonic
-        ns). Raises `CommandError`."""
+        """Run a command that was found, and record statistics. The command began at ``began`` (monotonic ns).
+        Raises `CommandError`."""
         raise NotImplementedError
 
     def rejected(self, arguments: Arguments, error: CommandError) -> None:

@@ -38,4 +38,4 @@ class NodeState:
         self.expires_by_itself = True
         """True if expired keys are deleted without access to them (DEBUG SET-ACTIVE-EXPIRE)."""
         self.reload_wanted = False
-        """True to run DEBUG RELOAD once this turn is in the journal, before its replies are sent."""
+        """True if DEBUG RELOAD is to run once this turn is in the journal, before its replies are sent."""

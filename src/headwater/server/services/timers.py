@@ -44,9 +44,9 @@ def expire_keys(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 
 
 def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Forget the idempotent ids that had expired at the last whole second. No reply waits for that.
+    """Forget the idempotent ids that had expired at the last whole second. No reply waits for this change.
 
-    At most `MAX_IIDS_A_SWEEP` are forgotten at once. If the disk is full, the next attempt is a
+    A call stops after `MAX_IIDS_A_SWEEP` ids, at the end of a producer. If the disk is full, the next attempt is a
     second later.
     """
     deadlines = keyspace.iid_deadlines

@@ -1,6 +1,6 @@
 """Creates the TLS context, after reading and checking certificate, key and authorities.
 
-This happens at the start, and after CONFIG SET of any of these settings, so that a renewed certificate needs
+The context is created at the start, and after CONFIG SET of any TLS setting, so that a renewed certificate needs
 no restart. Every problem is one error message, raised before clients are served.
 
 Sources: redis.conf (TLS/SSL),
@@ -123,7 +123,7 @@ def _load_own_certificate(context: ssl.SSLContext, config: TlsConfig) -> None:
 
 
 def _warn_of_dates(context: ssl.SSLContext, certificate: str) -> None:
-    """Warn if the certificate is not valid now. It is used nevertheless, because not every client
+    """Warn if the certificate is not valid now. The certificate is used nevertheless, because not every client
     checks the date.
 
     The date is checked as clients do: by a handshake, in memory, with a client that accepts this

@@ -68,8 +68,8 @@ class TurnClock:
         """Steady time of the current command."""
 
     def start_after(self, written_ms: int) -> int:
-        """If the clock is behind ``written_ms``, the time of the journal's last record, set steady time forward
-        to it. Return by how many milliseconds steady time was set forward. Call this between turns, before
+        """Set steady time forward to ``written_ms``, the time of the journal's last record, if the clock is behind
+        it. Return the number of milliseconds by which steady time was set forward. Call this between turns, before
         any steady time of this clock is used."""
         behind_ms = max(0, written_ms - self.now())
         self._steady_ahead_ns += behind_ms * _NS_A_MS
@@ -163,7 +163,7 @@ log = logging.getLogger("headwater.server")
 
 
 JUMP_MS = 1000
-"""Movement of the wall clock, in ms, above which it has jumped. Precedent: time servers correct smaller
+"""Movement of the wall clock, in ms, above which it counts as a jump. Precedent: time servers correct smaller
 differences by changing the clock's speed, or in steps of this order."""
 
 LOG_INTERVAL_MS = 10_000

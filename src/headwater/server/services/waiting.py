@@ -5,8 +5,8 @@ Rule 1. Waiters of a key are served in order of arrival. A waiter that is run ag
 Rule 2. Deadlines are monotonic times: setting the clock does not move them. A recheck (XREADGROUP
         CLAIM) waits until a delivery has reached an age, so it is a steady time.
 Rule 3. Waiters that wait for the same thing (readers of one group) share a queue.
-Rule 4. A waiter whose wait has ended (served, timed out, closed) may still be in the heaps. It is
-        not ``active`` and is skipped. Heaps with more of these than waiters are cleaned.
+Rule 4. A waiter whose wait has ended (served, timed out, closed) may still be in the heaps. Such a waiter is not
+        ``active`` and is skipped. A heap with more such waiters than active ones is cleaned.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Waiter:
         """Number in the order of arrival; 0 before it is queued."""
         self.active = True
         self.due = False
-        """True if its recheck is due and it has not run again since."""
+        """True if the recheck is due and the command has not run again since."""
         self.held_bytes = 0
         """Memory of the waiter without its queues, in bytes; 0 before it is queued."""
 
@@ -54,13 +54,13 @@ Alike = bytes | tuple[int, bytes] | None
 """Identifies readers that wait for the same thing (`Wait.alike`); None for other waiters."""
 
 Queues = dict[Alike, dict[Waiter, int]]
-"""The waiters of a key by `Alike`; under None, waiters with nothing in common. Each has the
+"""The waiters of a key by `Alike`; under None, waiters with nothing in common. Each waiter has the
 `version_of_group` from its last run."""
 
 
 def version_of_group(value: Value | None, alike: Alike) -> int:
-    """Return a number that changes when the group of these readers is another one or loses a consumer;
-    0 without a group. ``value`` is the value of their key."""
+    """Return a number that changes when the group of these readers is replaced or loses a consumer; 0 without a
+    group. ``value`` is the value of their key."""
     if alike is None or not isinstance(value, StoredStream):
         return 0
     group = value.groups.get(alike if isinstance(alike, bytes) else alike[1])
@@ -114,7 +114,7 @@ class Waiters:
         self._note_recheck(waiter)
 
     def recheck(self, waiter: Waiter, at_ms: int | None) -> None:
-        """Recheck ``waiter``, which has run again and keeps waiting, at ``at_ms``."""
+        """Recheck ``waiter``, which has run again and keeps waiting, at ``at_ms``; None means never."""
         if at_ms != waiter.wait.recheck_at_ms or waiter.due:
             waiter.wait.recheck_at_ms = at_ms
             self._note_recheck(waiter)
@@ -160,8 +160,8 @@ class Waiters:
 
     @staticmethod
     def take_lost(queues: Queues, value: Value | None) -> bool:
-        """Return whether readers in ``queues`` have lost their consumer or their group since they ran. They
-        are about to run."""
+        """Return whether readers in ``queues`` have lost their consumer or their group since they ran. The caller
+        must run them next."""
         lost = False
         for alike, queue in queues.items():
             version = version_of_group(value, alike)
@@ -189,14 +189,14 @@ class Waiters:
         return heap[0][0] if heap else None
 
     def timed_out(self, monotonic: float) -> list[Waiter]:
-        """Return the waiters whose deadline has passed. The caller removes them."""
+        """Return the waiters whose deadline has passed. The caller must remove them."""
         found: list[Waiter] = []
         while self.next_deadline() <= monotonic:
             found.append(heappop(self._deadlines)[2])
         return found
 
     def to_recheck(self, now_ms: int) -> list[Waiter]:
-        """Return the waiters whose recheck is due, in order of arrival. The caller calls `recheck`."""
+        """Return the waiters whose recheck is due, in order of arrival. The caller must call `recheck`."""
         found: list[Waiter] = []
         while (at := self.next_recheck()) is not None and at <= now_ms:
             waiter = heappop(self._rechecks)[2]

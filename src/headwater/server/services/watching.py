@@ -87,7 +87,7 @@ class Watches:
         return key in database.expiries and database.lookup(key, now_ms) is None
 
     def tables_bytes(self) -> int:
-        """Return the memory of the tables of keys, after reading the notes, which then take none."""
+        """Return the memory of the tables of keys, after reading the notes, which then take no memory."""
         self._read_notes()
         watched = [table_bytes(one.watched) for one in self._keyspace.databases]
         return table_bytes(self._by_key) + sum(watched)

@@ -1,4 +1,4 @@
-"""The address of a client, and the names that it gives itself."""
+"""The address of a client, and the names that the client gives itself."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Clients:
         return session
 
     def close(self, session: Session) -> None:
-        """Forget a session and return its share of the output budget."""
+        """Forget a session and give back its share of the output budget."""
         session.closed = True
         self.sessions.pop(session.id, None)
         session.output.close()

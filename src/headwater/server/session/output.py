@@ -26,7 +26,7 @@ OUTPUT_BUDGET_BYTES = 16 * 1024 * 1024
 
 
 class ClientMemory:
-    """The memory of a node's clients, in bytes. Each of the owners updates ``held_bytes`` when it changes."""
+    """The memory of a node's clients, in bytes. Owners update ``held_bytes`` when their memory changes."""
 
     def __init__(self) -> None:
         self.free_bytes = OUTPUT_BUDGET_BYTES
@@ -43,8 +43,8 @@ class Output:
         self.reply = reply
         self.outbox, self.released = reply.out, bytearray()
         self.pushes = bytearray()
-        """Messages that the current command sends to its own client, and all messages while there is a
-        ``tail``. They follow the reply."""
+        """Messages that the current command sends to its own client, and all messages while there is a ``tail``.
+        The messages follow the reply."""
         self.released_bytes = self.taken_bytes = 0
         """Numbers of bytes since the start. A commit counts ``released_bytes``; the code that sends the
         output counts ``taken_bytes``."""
@@ -66,7 +66,7 @@ class Output:
 
     def takes_more(self, ahead_bytes: int) -> bool:
         """Return whether more may be written for a client that may leave ``ahead_bytes`` unread. While a reply is
-        written in pieces, it may leave one piece, because the rest waits without being copied."""
+        written in pieces, the client may leave one piece, because the rest waits without being copied."""
         if self.tail is not None:
             ahead_bytes = min(ahead_bytes, self.reply.piece_bytes)
         return self.released_bytes - self.taken_bytes + len(self.outbox) <= ahead_bytes
@@ -84,8 +84,8 @@ class Output:
         return bool(self.released)
 
     def take(self) -> bytearray:
-        """Return all released bytes. The caller owns them, and adds to ``taken_bytes`` as the
-        client takes them."""
+        """Return all released bytes. The caller owns them, and must add to ``taken_bytes`` as the client takes
+        them."""
         taken, self.released = self.released, bytearray()
         return taken
 
@@ -125,7 +125,7 @@ class Output:
             self.deliver_pushes()
 
     def messages(self, *, executing: bool) -> bytearray:
-        """Return the buffer for a message, which follows the reply of the current command if this session is
+        """Return the buffer for a message. The message follows the reply of the current command if this session is
         ``executing`` it, and the rest of an earlier reply."""
         return self.pushes if executing or self.tail is not None else self.outbox
 
@@ -155,7 +155,7 @@ class Output:
         return capacity + max(0, self.unsent - len(self.released))
 
     def _may_keep(self, size: int) -> bool:
-        """Return whether the buffers may retain capacity for replies of this size. Without it each
+        """Return whether the buffers may retain capacity for replies of this size. Without that capacity, each
         reply would allocate its pages again, which takes longer than to write and send it."""
         more = 2 * (size - self._kept_bytes)  # two buffers alternate
         if self._closed or more > self._memory.free_bytes:

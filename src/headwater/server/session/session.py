@@ -45,7 +45,7 @@ class Session:
         self.subscriptions = Subscriptions()
         self.transaction = Transaction()
         self.last: KnownCommand | None = None
-        """The last command that the client sent."""
+        """The last command that the client sent; None before the first."""
         self.authenticated = self.closed = False
         self.closing = False
         """True if the connection is to be closed once the released output has been sent."""
@@ -62,7 +62,7 @@ class Session:
         self.postponed: Arguments | None = None
         """Request that CLIENT PAUSE or the wait for blocks on disk has delayed, or None. It runs before later ones."""
         self.driver: Any = None
-        """State of the driver of this session, for its own use."""
+        """State of this session's driver, for the driver's own use."""
 
     @property
     def last_command(self) -> str:
@@ -93,7 +93,7 @@ class Session:
         return self.scanner.authenticated
 
     def log_in(self, user: User, *, authenticated: bool, may_run_commands: bool) -> None:
-        """Set the user and two flags: it has authenticated (or need not), and it may run commands."""
+        """Set the user and two flags: the client has authenticated (or need not), and it may run commands."""
         self.user = user
         self.authenticated = authenticated
         self.scanner.authenticated = may_run_commands

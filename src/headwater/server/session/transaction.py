@@ -5,8 +5,8 @@
 
 Rule 1. A queued command takes its bytes and one pointer, not an object: 100,000 commands are a
         single buffer, which is freed in one step.
-Rule 2. ``size`` counts both, as part of the client's input (client-query-buffer-limit), as in Redis
-        7 and later, and immediately as part of the used memory.
+Rule 2. ``size`` counts the bytes and the pointers, as part of the client's input (client-query-buffer-limit), as
+        in Redis 7 and later, and immediately as part of the used memory.
 Rule 3. `begin` and `next` read the requests once, in order. Nothing is added after `begin`.
 """
 
@@ -74,8 +74,8 @@ class TransactionQueue:
         self._scanner.adopt(self._wire)
 
     def next(self, arguments: Arguments) -> bool:
-        """Put the next request into ``arguments``, which remains valid as long as the queue. Return
-        False after the last."""
+        """Put the next request into ``arguments``. They remain valid as long as the queue. Return False after the
+        last."""
         assert self._scanner is not None, "call begin() first"
         return self._scanner.next(arguments)
 
@@ -87,7 +87,7 @@ class Transaction:
         self.queue: TransactionQueue | None = None
         """The commands since MULTI; None outside a transaction."""
         self.failed = False
-        """True if a command could not be queued, so that EXEC is an error."""
+        """True if a command could not be queued, so that EXEC fails."""
         self.watch = Watch()
 
     def end(self) -> None:

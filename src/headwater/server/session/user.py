@@ -3,7 +3,7 @@
 Rule 1. A request is permitted if a single selector permits all of it: command, keys and channels.
         The first selector is the root; a description has the others in parentheses.
 Rule 2. A description is complete: `headwater.server.services.acl.rules` applies it to a new user
-        and gets the same user. It contains hashes, never a password.
+        and gets the same user. A description contains hashes, never a password.
 Rule 3. `User.unrestricted` is computed when a user changes, so that the check of an unrestricted
         user costs one attribute per command. The commands of other users are a set, so that no
         rules are evaluated.
@@ -68,8 +68,8 @@ class KeyPattern:
 
 
 def channel_fits(channels: Collection[bytes], channel: bytes, *, pattern: bool) -> bool:
-    """Return whether ``channels`` permits a channel. ``channels`` may contain patterns; a pattern
-    that is subscribed to must be in it literally."""
+    """Return whether ``channels`` permits a channel. ``channels`` may contain patterns. If ``pattern``,
+    ``channel`` is itself a pattern, which must be in ``channels`` literally."""
     if pattern or not channel:
         return channel in channels
     return any(matches(allowed, channel) for allowed in channels)
@@ -159,8 +159,8 @@ def _texts_bytes(texts: Collection[bytes]) -> int:
 
 
 def _quoted(description: bytes) -> bytes:
-    """Quote a selector's words for use in parentheses. They are split like a command line, so a
-    word with quotes, or one that would close the parenthesis, is quoted."""
+    """Quote a selector's words for use in parentheses. The words are split like a command line, so a word with
+    quotes, or one that would close the parenthesis, is quoted."""
     words = []
     for word in description.split(b" "):
         quoted = quote(word)
@@ -215,8 +215,8 @@ class User:
         self.unrestricted = any(selector.unrestricted for selector in self.selectors)
 
     def assign(self, other: User) -> None:
-        """Take over everything from ``other``, which must not be changed any more, except the name. Open
-        connections of this user are affected immediately."""
+        """Take over everything but the name from ``other``, which must not be changed any more. Open connections
+        of this user are affected immediately."""
         self.enabled, self.nopass = other.enabled, other.nopass
         self.sanitize_payload = other.sanitize_payload
         self.passwords, self.selectors = other.passwords, other.selectors

@@ -1,4 +1,4 @@
-"""The end of a connection whose input cannot be read: it is not a request, or reading it has failed."""
+"""Ends a connection whose input is not a request, or could not be read because of an internal error."""
 
 from __future__ import annotations
 

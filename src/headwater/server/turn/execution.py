@@ -103,7 +103,7 @@ class Execution(Runner):
         if isinstance(raised, CommandError):
             return raised
         title = "the request" if known is None else known.title
-        self.keyspace.events.clear()  # The change that they report has not happened.
+        self.keyspace.events.clear()  # The change that the events report has not happened.
         if known is not None and known.name == b"EXEC":
             outcome = "what its commands wrote remains"
         elif known is not None and known.name in SCRIPTS:
@@ -123,8 +123,8 @@ class Execution(Runner):
         began: int,
         raised: Exception,
     ) -> CommandError:
-        """Return the error reply for an exception of a command that ran, and record it. Callers must not assign it
-        to a variable: its traceback has their frames, and both would wait for the cyclic collector."""
+        """Return the error reply for an exception of a command that ran, and record it. Callers must not assign
+        the error to a variable: its traceback has their frames, and both would wait for the cyclic collector."""
         error = self._refusal(session, known, raised)
         self._failed(session, known, arguments, began, error)
         return error
@@ -247,8 +247,8 @@ class Execution(Runner):
     def run(
         self, session: Session, known: KnownCommand, arguments: Arguments, began: int
     ) -> Wait | Job | None:
-        """Run a command that was found, and record statistics. It began at ``began`` (monotonic
-        ns). Raises `CommandError`."""
+        """Run a command that was found, and record statistics. The command began at ``began`` (monotonic ns).
+        Raises `CommandError`."""
         try:
             return self._run(session, known, arguments, began)
         except Exception as raised:

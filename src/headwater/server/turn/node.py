@@ -104,7 +104,7 @@ class Node:
         """The arguments of the current request. Code that needs them longer makes a copy."""
         self._seen_deadline = inf
         self._preparing = False
-        """True if a request was read whose command has not begun."""
+        """True if a request was read and its command has not begun."""
         self._generation = FORKS.generation
         if journal is not None:
             self.load(self.keyspace, journal)
@@ -128,7 +128,7 @@ class Node:
         local_address: str = "",
     ) -> Session:
         """Open a session. ``on_output`` is called under the lock, after a commit, when the session
-        has output or is to be closed. Without it the caller checks the session after each turn."""
+        has output or is to be closed. Without it, the caller must check the session after each turn."""
         self._check_process()
         with self.lock:
             session = self.clients.connect(
@@ -157,7 +157,7 @@ class Node:
             self.turn_locked(ready)
 
     def exchange(self, session: Session, requests: bytes) -> bytes:
-        """Run ``requests`` of a session without ``on_output`` in a turn. Return all its output."""
+        """Run ``requests`` of ``session``, which must not have ``on_output``, in a turn. Return all its output."""
         self._check_process()
         with self.lock:
             session.scanner.feed(requests)
@@ -165,11 +165,11 @@ class Node:
             return session.output.take_bytes()
 
     def tick(self) -> None:
-        """Do the work that is due by time. `next_deadline` returns when; an earlier call does no harm."""
+        """Do the work that is due by time. `next_deadline` returns the time; an earlier call does no harm."""
         self.turn(None)
 
     def turn_locked(self, ready: Iterable[Session] | None) -> None:
-        """Do the same as `turn`; the caller holds the lock."""
+        """Run a turn as `turn` does. The caller must hold the lock."""
         self._check_process()
         self._check_journal()
         self.records.turn += 1
@@ -204,7 +204,7 @@ class Node:
     def next_event(self) -> float:
         """Return the monotonic time of the next event: a key expires, a delay ends, an entry becomes claimable.
 
-        Unlike `next_deadline`, it leaves out repeated work: waits that end without a reply, and upkeep.
+        Infinity without one. Unlike `next_deadline`, this leaves out waits that end without a reply, and upkeep.
         """
         waiting, until = self.blocked.waiting, self.blocked.pause.until
         at_ms = self.keyspace.next_event_ms(self._deletes_expired())
@@ -214,7 +214,7 @@ class Node:
         return until
 
     def _awaits_pending(self) -> bool:
-        """Return whether a stream that clients wait for has pending entries, besides delayed ones."""
+        """Return whether a stream that clients wait for has pending entries other than delayed ones."""
         return any(
             group.pel.length > len(group.due_order)
             for database in self.keyspace.databases
@@ -375,7 +375,7 @@ class Node:
             self.blocked.cold_reads.end(session)
 
     def _prepare(self, now_ms: int) -> None:
-        """Before a command: expire keys, end delays, and serve the clients that this unblocks."""
+        """Do the work before a command: expire keys, end delays, and serve the clients that this unblocks."""
         keyspace = self.keyspace
         try:
             if keyspace.expiring and self._deletes_expired():

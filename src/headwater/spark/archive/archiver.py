@@ -1,13 +1,13 @@
 """Archives streams in steps: write entries to files, append a line to the manifest, then trim.
 
-Rule 1. A step first writes and syncs its files, then appends and syncs the line that names them. If it is
-        killed before the line, it has no effect: the next run removes its files and repeats it. If it is
-        killed after the line, it is complete.
+Rule 1. A step first writes and syncs its files, then appends and syncs the line that names them. A step that is
+        killed before its line has no effect: the next run removes its files and repeats the step. A step that
+        is killed after its line is complete.
 Rule 2. Entries are trimmed only after a line names them.
-Rule 3. Archived entries are counted as readers count them (core/completeness.py). Entries removed before
-        they were archived are an error, or a warning if the options accept it.
+Rule 3. Archived entries are counted as readers count them (core/completeness.py). Entries removed before they
+        were archived raise an error, or are logged if the options accept the loss.
 Rule 4. A lock on a file in a stream's directory allows only one archiver at a time.
-Rule 5. Small files are merged last: nothing waits for this, and archiving and trimming are complete even if it fails.
+Rule 5. Small files are merged last, so archiving and trimming are complete even if merging fails.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STEP_ENTRIES: Final = 2_000_000
-"""Entries of one step: the most that have to be archived again after a crash."""
+"""Maximum number of entries in one step, which a crash may cause to be archived again."""
 
 _ENTRIES_WORTH_A_TASK: Final = 20_000
 
@@ -59,9 +59,9 @@ R = TypeVar("R")
 
 
 class Archived(NamedTuple):
-    """Result of a run for one stream: ``entries`` were archived, up to ``end``, and ``trimmed`` were removed.
+    """Result of a run for one stream: ``entries`` were archived, up to ``end``, and ``trimmed`` entries removed.
 
-    ``merged`` files became parts of larger ones.
+    ``merged`` is the number of files that were merged into larger ones.
     """
 
     stream: str
@@ -84,8 +84,8 @@ class Archived(NamedTuple):
 class ArchiveState:
     """The archive of one stream: its last id, and its number of entries, bytes and files.
 
-    ``waiting`` entries are not archived yet. Entries below ``trimmable`` are not needed in the stream; that one is, by
-    ``needed_by``. Both are None if the stream is never trimmed.
+    ``waiting`` is the number of entries not archived yet. Entries with ids below ``trimmable`` are not needed in
+    the stream; ``needed_by`` names the reader of that id. Both are None if the archiver does not trim.
     """
 
     stream: str
@@ -101,7 +101,7 @@ class ArchiveState:
 class Archiver:
     """Archives the streams of ``options`` at ``path``, with typed columns for ``schema``.
 
-    Without ``trimming`` the streams are not trimmed.
+    If ``trimming`` is None, the streams are not trimmed.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Archiver:
         step_entries: int = STEP_ENTRIES,
         clock: Clock | None = None,
     ) -> None:
-        # The whole stream is archived, independent of the options of any one reader.
+        # The whole stream is archived, independently of the options that limit a read.
         self._options = replace(options, mode="permissive", columns=None, archive=None)
         self._typed = typed_columns(schema, self._options)
         self._options = replace(self._options, timestamp_formats=())
@@ -126,8 +126,8 @@ class Archiver:
     def run(self, spark: SparkSession | None = None) -> Iterator[Archived]:
         """Archive the current entries of each stream, then trim it; yield the result for each stream.
 
-        The executors of ``spark`` read and write; if it is None, this process does. Raises `DataLoss` for
-        entries removed before they were archived, and `StoreInUse` while another archiver runs.
+        The executors of ``spark`` read and write the entries; if ``spark`` is None, this process does. Raises
+        `DataLoss` for entries removed before they were archived, and `StoreInUse` while another archiver runs.
         """
         store = SourceStore(self._options)
         try:
@@ -182,7 +182,7 @@ class Archiver:
     def _steps(
         self, store: SourceStore, plans: Planner, manifest: Manifest, spark: SparkSession | None
     ) -> Iterator[Segment]:
-        """Archive in steps up to the stream's current last id; each step is durable when yielded."""
+        """Archive in steps up to the stream's current last id. A step is durable when its segment is yielded."""
         position, look = self._begin(plans, manifest)
         if look is None:
             return
@@ -204,7 +204,7 @@ class Archiver:
             position = end
 
     def _begin(self, plans: Planner, manifest: Manifest) -> tuple[Position, Look | None]:
-        """Return the position at which to continue, after reporting entries that are missing there."""
+        """Return the position at which to continue and a look from there, after reporting missing entries."""
         stream, fresh = manifest.stream, not manifest.segments()
         end = manifest.end
         look = plans.look(stream, end, None)
@@ -261,7 +261,7 @@ class Archiver:
 
 
 def _each(work: Callable[[T], R], tasks: Sequence[T], spark: SparkSession | None) -> list[R]:
-    """Return the result of ``work`` for each task, run by the executors of ``spark``, or here if it is None."""
+    """Return the results of ``work`` for ``tasks``, run by the executors of ``spark`` or, if it is None, here."""
     if spark is None or not tasks:
         return [work(task) for task in tasks]
     return spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
@@ -269,7 +269,7 @@ def _each(work: Callable[[T], R], tasks: Sequence[T], spark: SparkSession | None
 
 @dataclass(frozen=True)
 class _Task:
-    """A task as it is sent to an executor."""
+    """A task in the form that is sent to an executor."""
 
     options: SourceOptions
     typed: StructType
@@ -278,7 +278,7 @@ class _Task:
 
 
 class _Failed(NamedTuple):
-    """An executor's error, returned because the JVM would turn an exception into a page of text."""
+    """An executor's error. It is returned because the JVM would turn an exception into a page of text."""
 
     kind: str
     text: str

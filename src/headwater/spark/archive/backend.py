@@ -1,7 +1,7 @@
 """The backend for reads with the option ``archive``, which combine archive and stream.
 
-A batch is described by ids and counts (core/positions.py), which mean the same in the archive. So a batch
-can always be replayed, even if its entries were trimmed between two attempts.
+Ids and counts (core/positions.py) describe a batch, and mean the same in the archive and the stream. A batch can
+therefore be replayed even if its entries were trimmed between two attempts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ArchiveBackend(Backend):
         return store, ArchivePlanner(store)
 
     def restart(self, store: SourceStore, stream: str) -> Position:
-        """Return the archive's end: the archived entries were read, or will be."""
+        """Return the archive's end, because readers read the archived entries from the archive."""
         assert isinstance(store, ArchiveStore), store
         return store.manifest(stream).end
 

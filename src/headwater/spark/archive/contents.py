@@ -5,9 +5,9 @@ A segment is a line of the manifest:
     {"from": "0-0", "added_from": 0, "to": "1763683200000-7", "added_to": 10, "entries": 10,
      "codec": "fields", "schema": …, "level": 0, "files": [{"name": …, "bytes": …, "groups": […]}]}
 
-The names of its files are in the line if they are few. Otherwise they are in lists, each a file of its own, and the
-line has the bounds of each list (``"lists": […]``). So a task that reads an hour of an archive of years reads the
-manifest, which is short, and the one list that covers the hour.
+The line of a segment with few files names them. The files of other segments are named in lists, each a file of
+its own, and the line has the bounds of each list (``"lists": […]``). A task that reads an hour of an archive of
+years therefore reads only the manifest, which is short, and the one list that covers the hour.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from headwater.spark.core.positions import Position
 class RowGroup(NamedTuple):
     """Entries of one file that are read together.
 
-    ``bad`` of them did not fit the schema. ``plain``: no field's name is repeated, reserved by Headwater
-    or invalid UTF-8.
+    ``bad`` is the number of entries that did not fit the schema. ``plain`` is true if, in each entry, no field's
+    name is repeated, reserved by Headwater or invalid UTF-8.
     """
 
     first: StreamID
@@ -53,8 +53,8 @@ class ArchiveFile(NamedTuple):
 class FileList(NamedTuple):
     """Consecutive files: their bounds, and the place of their names.
 
-    ``name`` is the file with the list, relative to the stream's directory. If it is None, the files are in
-    ``inline``. `Manifest.files` returns them in both cases.
+    ``name`` is the file that contains the list, relative to the stream's directory. If ``name`` is None, the
+    listed files are in ``inline``. `Manifest.files` returns the listed files in both cases.
     """
 
     first: StreamID
@@ -69,8 +69,8 @@ class FileList(NamedTuple):
 class Segment(NamedTuple):
     """Consecutive entries: those that one step of archiving added, or those of several merged segments.
 
-    ``schema`` (in Spark's JSON) and ``codec`` are those of the typed columns in its files; without typed
-    columns ``schema`` is None. ``level`` is the number of times that its entries were merged.
+    ``schema`` (in Spark's JSON) and ``codec`` describe the typed columns in the segment's files; ``schema`` is
+    None without typed columns. ``level`` is the number of times that the entries were merged.
     """
 
     start: Position
@@ -86,12 +86,12 @@ class Segment(NamedTuple):
 
     @property
     def file_count(self) -> int:
-        """The number of its files."""
+        """The number of files in the segment."""
         return sum(one.file_count for one in self.lists)
 
 
 def listed(files: tuple[ArchiveFile, ...], name: str | None = None) -> FileList:
-    """Return the bounds of ``files``; they are inline unless the list has a ``name``."""
+    """Return the list of ``files``. If ``name`` is None, the list contains the files themselves."""
     return FileList(
         first=files[0].groups[0].first,
         last=files[-1].groups[-1].last,
@@ -104,7 +104,7 @@ def listed(files: tuple[ArchiveFile, ...], name: str | None = None) -> FileList:
 
 
 def inline(files: list[ArchiveFile]) -> tuple[FileList, ...]:
-    """Return one list that holds ``files`` itself; without files, return no list."""
+    """Return a single list that contains ``files`` themselves; if ``files`` is empty, return an empty tuple."""
     return (listed(tuple(files)),) if files else ()
 
 
@@ -122,7 +122,7 @@ def total(segments: Iterable[Segment]) -> tuple[int, int, int]:
 
 
 def segment_as_json(segment: Segment) -> dict[str, Any]:
-    """Return the line of ``segment``, whose lists are all inline or all named."""
+    """Return the line for ``segment``. Its lists must be all inline or all named."""
     written: dict[str, Any] = {
         "from": str(segment.start.id),
         "added_from": segment.start.added,
@@ -153,7 +153,7 @@ def file_as_json(file: ArchiveFile) -> dict[str, Any]:
 
 
 def segment_of_json(values: dict[str, Any]) -> Segment:
-    """Return the segment of a line. Raises `ValueError`, `KeyError` or `TypeError` if the line is damaged."""
+    """Return the segment for a line. Raises `ValueError`, `KeyError` or `TypeError` if the line is damaged."""
     if "lists" in values:
         lists = tuple(_list_of_json(*one) for one in values["lists"])
     else:
@@ -187,7 +187,7 @@ def file_of_json(values: dict[str, Any]) -> ArchiveFile:
 
 
 def inside(name: Any) -> str:
-    """Return the name of a file in the archive's directory. Raises `ValueError` for a file outside of it."""
+    """Return ``name`` as a string. Raises `ValueError` if it is outside of the archive's directory."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"the file {name!r} is outside of the archive")

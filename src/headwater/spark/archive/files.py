@@ -6,9 +6,9 @@
                                   missing or does not fit
     fields map<binary, binary>    the raw fields in their order, including repeated names
 
-``fields`` has the same bytes as the stream's entry. The typed columns are derived from it, so that a reader
-with that schema need not cast. No data depends on a cast: a wrongly declared column, or an error of a cast
-that is fixed later, costs only speed.
+``fields`` has the same bytes as the stream's entry. The typed columns are derived from ``fields``, so that a
+reader with the same schema need not cast. No data depends on a cast: a wrongly declared column, or a bug in a
+cast, costs only speed.
 
 Files are sorted by id, contain one day each, and are closed at about `FILE_BYTES`.
 """
@@ -37,13 +37,13 @@ from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.rows import RowBuilder
 
 GROUP_ENTRIES: Final = 128 * 1024
-"""Entries of a row group: the unit that is read to find one id, and that a reader can skip."""
+"""Number of entries at which a row group is written. A reader reads one group to find an id, and can skip any."""
 
 GROUP_BYTES: Final = 64 * 1024 * 1024
-"""A row group of large entries is written when it has this size in memory."""
+"""Number of bytes in memory at which a row group is written, even with fewer entries."""
 
 FILE_BYTES: Final = 256 * 1024 * 1024
-"""A file is closed at this size: large enough to list few files, small enough to copy again."""
+"""Size at which a file is closed: large enough for few files in a list, small enough to be written again."""
 
 FIELDS: Final = pa.map_(pa.binary(), pa.binary())
 _RESCUED: Final = "_rescued"
@@ -55,7 +55,7 @@ _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 def typed_columns(schema: StructType | None, options: SourceOptions) -> StructType:
     """Return the columns of ``schema`` that are fields of the message, all of them nullable.
 
-    Columns with timestamp formats are left out: readers with other formats would accept values that these parsed.
+    Columns with timestamp formats are left out: readers with other formats would get values of these formats.
     """
     if schema is None:
         return StructType([])
@@ -70,7 +70,7 @@ def typed_columns(schema: StructType | None, options: SourceOptions) -> StructTy
 
 
 def day_of(ms: int) -> str:
-    """Return the day of a moment in UTC, as in the name of its directory."""
+    """Return the day, in UTC, of a moment in Unix milliseconds, in the form of a directory's name."""
     try:
         return str(dt.date(1970, 1, 1) + dt.timedelta(days=ms // _DAY_MS))
     except OverflowError:
@@ -114,7 +114,7 @@ class PartWriter:
         return writer.files
 
     def _batch(self, page: Page) -> tuple[pa.RecordBatch, list[int]]:
-        """Return the page as the file stores it, and the indexes of the entries that do not fit the schema."""
+        """Return the page in the form of the file, and the indexes of entries that do not fit the schema."""
         rows = self._builder.build(page)
         rescued = rows.column(_RESCUED)
         bad = [place for place in range(len(page)) if rescued[place].is_valid]
@@ -131,10 +131,10 @@ class PartWriter:
 
 
 class DayWriter:
-    """Writes rows to files of one day each below ``directory``, which are complete when the block ends.
+    """Writes rows to files of one day each below ``directory``. The files are complete when the block ends.
 
-    Each file has a new name. So a task that runs twice writes two files, and the manifest names only one. An
-    error in the block removes the unfinished file.
+    Each file has a new name. If a task runs twice, it writes two files, and the manifest names only one of them.
+    An error in the block removes the unfinished file.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class DayWriter:
         self._file: _OpenFile | None = None
         self._group: list[pa.RecordBatch] = []
         self._marks: list[tuple[int, bool]] = []  # for each addition: number of bad entries, plain
-        self._entries = self._weight = 0  # of the group
+        self._entries = self._weight = 0  # entries and bytes of the group
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +170,7 @@ class DayWriter:
             sync(self._directory)
 
     def add(self, day: str, batches: list[pa.RecordBatch], bad: int, plain: bool) -> None:
-        """Add rows of one day; ``day`` is the name of its directory."""
+        """Add rows of one day. ``day`` is its date; ``bad`` and ``plain`` describe the rows, as in `RowGroup`."""
         if day != self._day:
             self._close()
             self._day = day
@@ -210,7 +210,7 @@ class DayWriter:
 
 
 class _OpenFile:
-    """A file to which row groups are added. It may be incomplete until it is closed."""
+    """A file to which row groups are added. The file is incomplete until it is closed."""
 
     def __init__(self, directory: Path, day: str, schema: pa.Schema) -> None:
         self._name = f"{day}/{uuid.uuid4().hex}.parquet"
@@ -224,7 +224,7 @@ class _OpenFile:
             schema,
             compression="zstd",
             compression_level=1,
-            # Ids and times are all different; names and values of fields often repeat.
+            # Ids and times are all different; names of fields and typed values often repeat.
             use_dictionary=[*typed, "fields.key_value.key"],
             column_encoding={"timestamp": "DELTA_BINARY_PACKED"},
             write_page_checksum=True,
@@ -277,7 +277,7 @@ def _is_plain(page: Page) -> bool:
 
 
 def _days(ids: list[bytes]) -> Iterator[tuple[str, int, int]]:
-    """Yield the days of ``ids``, which increase, each with its first place and the one after it."""
+    """Yield the days of ``ids``, which must increase, each with its first place and one past its last."""
     moments = [int(id_[: id_.index(b"-")]) for id_ in (ids[0], ids[-1])]
     if moments[0] // _DAY_MS == moments[1] // _DAY_MS:
         yield day_of(moments[0]), 0, len(ids)

@@ -9,10 +9,10 @@ entries after the archive's end at the time when the frame was made.
 
 Rule 1. The parts are ranges of ids that neither overlap nor leave gaps. Entries that are archived and
         trimmed later are in the range after the archive's end, where the source finds them in either place.
-Rule 2. A file that is missing or has another size is left to the source, which reports it. A file whose
-        bytes changed is an error in Spark, even if its session ignores corrupt files.
-Rule 3. Spark reads only flat columns. Filters on float and double are applied to rows, not to files: a
-        file's statistics do not consider NaN, and treat -0.0 and 0.0 as different.
+Rule 2. A file that is missing or has another size is left to the source, which reports it. A file with changed
+        bytes makes Spark fail, even if its session ignores corrupt files.
+Rule 3. Spark reads only flat columns. Filters on float and double are applied to rows, not to files, because a
+        file's statistics ignore NaN, and treat -0.0 and 0.0 as different.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _log = logging.getLogger("headwater.spark")
 
 MOST_FILES: Final = 1000
 LEAST_ENTRIES_A_FILE: Final = 50_000
-"""Minimum mean entries per file for Spark to read the files. It takes 5 ms to list a file, and 0.2 s less than
-the source to read a million entries. The source plans with the manifest alone, for any number of files."""
+"""Minimum mean number of entries per file for Spark to read the files. Spark needs 5 ms to list a file, which the
+source does not need, and saves 0.2 s per million entries."""
 
 MOST_RANGES: Final = 4
-"""Maximum number of ranges: each is a separate read of the source, with a Python process to plan it."""
+"""Maximum number of ranges, because each is a separate read of the source, with a Python process that plans it."""
 
 _READING: Final = {
     "datetimeRebaseMode": "CORRECTED",  # dates are read unchanged
@@ -61,8 +61,8 @@ _GLOB: Final = set("*?[]{}\\,")
 
 
 class _Parts(NamedTuple):
-    """One stream: the files that Spark reads, with their numbers of entries and of bad entries, and the
-    ranges that the source reads."""
+    """One stream: the files that Spark reads, and the ranges that the source reads. ``entries`` and ``bad`` are
+    the numbers of entries and of bad entries in the files."""
 
     stream: str
     files: list[Path]
@@ -74,7 +74,7 @@ class _Parts(NamedTuple):
 def archived_frame(
     spark: SparkSession, texts: Mapping[str, str], schema: str | StructType
 ) -> DataFrame | None:
-    """Return the frame for the options ``texts``; None if the source should read all of it.
+    """Return the frame for the options ``texts``; None if the source should read all entries.
 
     Raises `DataLoss` for a damaged manifest and for a stream that ends before its archive, and
     `DeclarationError` for another stream's manifest or for invalid options.

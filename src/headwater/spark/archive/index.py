@@ -1,7 +1,7 @@
 """Finds the rank of an id among the archived entries, and the n-th entry's id.
 
-The manifest has the bounds and counts of every list of files, and each list those of its row groups. So an answer
-needs one list, and ids are read only from the one row group that contains it.
+The manifest has the bounds and counts of every list of files, and each list has those of its row groups. A look-up
+therefore reads one list, and the ids of one row group only if the answer lies within it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Index:
         return self._before[-1]
 
     def rank(self, id_: StreamID) -> int:
-        """Return the number of archived entries with ids up to ``id_``, included."""
+        """Return the number of archived entries with ids up to and including ``id_``."""
         at = bisect_right(self._firsts, id_) - 1
         if at < 0:
             return 0
@@ -65,7 +65,7 @@ class Index:
         return max(0, self.rank(to) - self.rank(start))
 
     def id_at(self, rank: int) -> StreamID:
-        """Return the id of the entry with ``rank``, which is from 1 to `entries`."""
+        """Return the id of the entry with ``rank``, which must be from 1 to `entries`."""
         assert 1 <= rank <= self.entries, (rank, self.entries)
         at = bisect_left(self._before, rank) - 1
         groups = self._groups(at)
@@ -114,7 +114,7 @@ class Index:
 
 
 class _Groups:
-    """The row groups of one list. ``before`` has the rank before each, and that of the last entry."""
+    """The row groups of one list. ``before`` has the rank before each group, then the rank of the last entry."""
 
     def __init__(self, places: list[Place], before: int) -> None:
         self.places = places
@@ -124,5 +124,5 @@ class _Groups:
 
 
 def rank_in(ids: pa.Array, id_: StreamID) -> int:
-    """Return the number of ``ids`` (texts, increasing) up to ``id_``, included."""
+    """Return the number of ``ids`` up to and including ``id_``. The ids must be strings that increase."""
     return bisect_right(range(len(ids)), id_, key=lambda at: StreamID.parse(ids[at].as_py()))

@@ -1,12 +1,12 @@
-"""Removes files that are not part of an archive any more.
+"""Removes files that are not part of an archive.
 
 Two kinds of file are in an archive's directory without being listed in its manifest:
 
-    unfinished   a step or a merge was killed before the manifest named them, or a task outlived its driver.
-                 The file ``unfinished`` exists while files are written: a run that finds it removes every
-                 file that is not listed, and so does each run that merges.
-    replaced     they were merged into others. They remain for `KEEP_MS`, because readers that were planned
-                 before the merge still read them. ``replaced.jsonl`` lists them.
+    unfinished   A step or a merge was killed before the manifest named its files, or a task outlived its driver.
+                 The mark ``unfinished`` exists while files are written. A run that finds the mark removes every
+                 file that is neither listed nor replaced, and so does each run that merges.
+    replaced     The files were merged into others. They remain for `KEEP_MS`, because readers that were planned
+                 before the merge still read them. ``replaced.jsonl`` lists the replaced files.
 
 All functions require the archiver's lock.
 """
@@ -23,12 +23,12 @@ from headwater.spark.archive.manifest import STATE, Manifest
 from headwater.spark.core.durable import append_line, replacing, whole_lines
 
 KEEP_MS: Final = 6 * 3_600_000
-"""Time for which a replaced file remains: longer than a query plans and runs, or than a copy of the archive takes."""
+"""Time for which a replaced file remains, in ms. Queries and copies of the archive must not take longer."""
 
 
 @contextmanager
 def unfinished(manifest: Manifest) -> Iterator[None]:
-    """Mark the archive while files are written that the manifest does not list yet. After an error the mark remains."""
+    """Mark the archive while the block writes files that are not listed yet. After an error the mark remains."""
     mark = manifest.state / "unfinished"
     mark.touch()
     yield
@@ -36,7 +36,7 @@ def unfinished(manifest: Manifest) -> Iterator[None]:
 
 
 def was_killed(manifest: Manifest) -> bool:
-    """Return whether the last run may have left files; versions that wrote manifests of format 1 left no mark."""
+    """Return whether the last run may have left files. Versions that wrote format 1 did not leave a mark."""
     return (manifest.state / "unfinished").exists() or manifest.format == 1
 
 
@@ -52,7 +52,7 @@ def remove_unfinished(manifest: Manifest) -> None:
 
 
 def replaced(manifest: Manifest, names: Iterable[str], now_ms: int) -> None:
-    """Record that the manifest no longer lists ``names``, whose files remain for `KEEP_MS`."""
+    """Record that the manifest no longer lists ``names``. Their files remain for `KEEP_MS`."""
     line = {"at": now_ms, "names": sorted(names)}
     append_line(manifest.state / "replaced.jsonl", json.dumps(line).encode())
 
@@ -60,11 +60,11 @@ def replaced(manifest: Manifest, names: Iterable[str], now_ms: int) -> None:
 def remove_replaced(manifest: Manifest, now_ms: int) -> None:
     """Remove the files that were replaced more than `KEEP_MS` ago."""
     noted = _replaced(manifest)
-    # A clock that was set back does not keep them for longer than that either.
+    # Even if the clock was set back, files are not kept for longer.
     left = [(at, names) for at, names in noted if abs(now_ms - at) < KEEP_MS]
     if len(left) == len(noted):
         return
-    # An older manifest, restored from a copy, may list them again.
+    # An older manifest that was restored from a copy may list replaced files again.
     gone = {name for one in noted if one not in left for name in one[1]} - _listed(manifest)
     _remove(manifest, gone)
     with replacing(manifest.state / "replaced.jsonl") as file:
@@ -88,7 +88,7 @@ def _replaced(manifest: Manifest) -> list[tuple[int, list[str]]]:
             values = json.loads(line)
             found.append((int(values["at"]), [inside(name) for name in values["names"]]))
         except (ValueError, KeyError, TypeError):
-            continue  # these files remain; nothing else depends on them
+            continue  # the files of an invalid line remain, which does no harm
     return found
 
 

@@ -4,22 +4,22 @@
       day=2026-11-21/5f0c….parquet
       _headwater/
         manifest.jsonl     a first line that names the stream, then one line per segment; fsynced
-        lists/….json       names of files, for segments of many (contents.py)
+        lists/….json       names of files, for segments with many files (contents.py)
         lock               locked by the process that archives
         replaced.jsonl     files that were merged into others, until they are removed (leftovers.py)
 
 A segment contains the entries after ``start`` up to ``end``: those that one step of archiving added, or those of
 several merged segments (merging.py). Each of its files contains one day (UTC, by the ids' milliseconds).
-The manifest has the first id, last id and count of each row group, so planning opens no Parquet file.
+The manifest and its lists have the bounds and count of each row group, so planning seldom opens Parquet files.
 
-Rule 1. Segments are consecutive: each starts where the previous one ended. The end of the last one is the
-        archive's end, and the archive contains every entry up to it that existed when it was archived.
+Rule 1. Segments are consecutive: each starts where the previous segment ends. The last segment's end is the
+        archive's end. The archive contains every entry up to its end that existed when archived.
 Rule 2. A file that no line names is not part of the archive, even if it is in the directory: a killed step
         left it, or it was merged into another.
 Rule 3. Positions count as in the stream (core/positions.py): ``added`` is the number of entries that had
-        ever been added. So reading continues in the stream without conversion.
-Rule 4. A step appends a line. Merging replaces the whole file in one step, so a reader sees the archive
-        before it or after it.
+        ever been added. Reading therefore continues in the stream without conversion.
+Rule 4. A step appends a line. Merging replaces the whole manifest in one step, so a reader sees the archive
+        before or after the merge.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ INLINE_FILES: Final = 10
 """Maximum number of files named in a segment's line; the names of more files are in lists."""
 
 LIST_FILES: Final = 100
-"""Maximum number of files in one list, which is read in a millisecond."""
+"""Maximum number of files in one list. Such a list is read in a millisecond."""
 
 _FORMAT: Final = 2
 _FORMATS: Final = {1, 2}
-"""A manifest of format 1 has no lists and no levels. It becomes one of format 2 when it is replaced."""
+"""The formats that can be read. Format 1 does not have lists and levels; replacing the manifest converts it."""
 
 _LISTS_KEPT: Final = 64
 _LONGEST_NAME: Final = 200
-"""Bytes after which a directory's name is cut and ends in a hash; file systems allow 255 in all."""
+"""Number of bytes after which a directory's name is cut and a hash is appended. File systems allow 255 bytes."""
 
 
 def directory_of(path: Path | str, stream: str) -> Path:
@@ -83,9 +83,9 @@ def directory_of(path: Path | str, stream: str) -> Path:
 
 
 class Manifest:
-    """The manifest of ``stream`` in the archive at ``path``, read again when it has changed.
+    """The manifest of ``stream`` in the archive at ``path``. The file is read again when it has changed.
 
-    ``format`` is that of the file.
+    ``format`` is the format of the file.
     """
 
     def __init__(self, path: Path | str, stream: str) -> None:
@@ -101,7 +101,7 @@ class Manifest:
     def segments(self) -> tuple[Segment, ...]:
         """Return all current segments in order, the same object until the file has changed.
 
-        Raises `DataLoss` for a damaged manifest, `DeclarationError` for another stream's.
+        Raises `DataLoss` for a damaged manifest, and `DeclarationError` for the manifest of another stream.
         """
         version = self._stat()
         if version != self._version:
@@ -134,7 +134,7 @@ class Manifest:
     # --- writing, under the archiver's lock -------------------------------------------------------
 
     def append(self, segment: Segment) -> None:
-        """Add ``segment``, whose files are on disk. Return when its line is on disk too."""
+        """Add ``segment`` and sync its line. The segment's files must be on disk already."""
         segments = self.segments()
         assert not segments or segments[-1].end.id == segment.start.id, (segments[-1].end, segment)
         if segment.file_count > INLINE_FILES:
@@ -149,7 +149,7 @@ class Manifest:
         self._segments, self._version = (*segments, segment), self._stat()
 
     def replace(self, segments: Sequence[Segment]) -> None:
-        """Replace the whole manifest by ``segments``, in one step. Return when it is on disk."""
+        """Replace the whole manifest with ``segments``, in one step, and sync it."""
         self.state.mkdir(parents=True, exist_ok=True)
         rows = [self._first(), *(segment_as_json(self._with_lists(one)) for one in segments)]
         with replacing(self._file) as file:
@@ -164,7 +164,7 @@ class Manifest:
             sync(directory)
 
     def _with_lists(self, segment: Segment) -> Segment:
-        """Return ``segment``; if it has many files, write their names to lists and return it with these."""
+        """Return ``segment`` or, if it has many files, the same segment with their names in written lists."""
         if segment.file_count <= INLINE_FILES or all(one.name for one in segment.lists):
             return segment
         files = [file for one in segment.lists for file in self.files(one)]
@@ -233,7 +233,7 @@ class Manifest:
 
 
 class FileMissing(DataLoss):
-    """A file that the manifest named is missing: it was merged and removed since, or it is lost."""
+    """A file that the manifest named is missing: it has been merged and removed since, or is lost."""
 
 
 def _damaged(file: Path, line: int, error: Exception) -> DataLoss:
@@ -246,8 +246,8 @@ def _damaged(file: Path, line: int, error: Exception) -> DataLoss:
 def archived_files(path: Path | str, stream: str) -> list[Path]:
     """Return the Parquet files that contain the archived entries of ``stream``, each entry once, in order.
 
-    Any reader of Parquet can read them. Later runs merge small files; the returned files remain for at least six hours.
-    Raises `DataLoss` for a damaged manifest.
+    Any reader of Parquet can read the files. Later runs merge small files, but files that they replace remain for
+    six hours. Raises `DataLoss` for a damaged manifest.
 
     >>> archived_files("archive", "a stream that was never archived")
     []
@@ -261,7 +261,7 @@ def archived_files(path: Path | str, stream: str) -> list[Path]:
 
 
 def archived_streams(path: Path | str) -> list[str]:
-    """Return the streams that have an archive at ``path``."""
+    """Return the names of the streams that have an archive at ``path``."""
     found: list[str] = []
     for file in Path(path).glob(f"*/{STATE}/manifest.jsonl"):
         try:

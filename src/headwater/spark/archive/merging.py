@@ -26,13 +26,13 @@ from headwater.spark.archive.manifest import Manifest
 from headwater.spark.archive.row_groups import open_file
 
 FAN: Final = 10
-"""Number of segments of a level that are merged. A larger one leaves more files, a smaller one writes more often."""
+"""Number of segments of a level that are merged. A larger number leaves more files, a smaller one writes more."""
 
 MOST_SEGMENTS: Final = 100
-"""Maximum number of segments merged in one step, which a kill undoes. An archive of format 1 may have a year's."""
+"""Maximum number of segments merged in one step, whose work a kill loses. An archive of format 1 may have many."""
 
 MOST_FILES: Final = 1000
-"""A segment with more files is not merged again, so merging reads and writes a bounded list of names."""
+"""Maximum number of files of a segment that is merged again, so that merging handles a limited number of names."""
 
 _log = logging.getLogger("headwater.spark")
 
@@ -45,7 +45,7 @@ class MergeTask(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Result of a task whose files could not be merged and remain as they are, with the reason."""
+    """Result of a task whose files could not be merged and remain unchanged, with the reason."""
 
     why: str
 
@@ -56,7 +56,7 @@ Run = Callable[[Sequence[MergeTask]], list[Merged]]
 
 
 def due(segments: Sequence[Segment]) -> slice | None:
-    """Return the segments to merge into one, from those at the end with one level; None if fewer than `FAN`."""
+    """Return the segments to merge into one, of those at the end with the same level; None if fewer than `FAN`."""
     if not segments:
         return None
     last = segments[-1]
@@ -75,7 +75,7 @@ def due(segments: Sequence[Segment]) -> slice | None:
 def merge(manifest: Manifest, run: Run, now_ms: int) -> int:
     """Merge the segments that are due, and return the number of replaced files. Requires the archiver's lock.
 
-    Files that cannot be read remain as they are, with a warning.
+    Files that cannot be read remain unchanged, and a warning is logged.
     """
     gone = 0
     while part := due(before := manifest.segments()):
@@ -97,7 +97,7 @@ def merge(manifest: Manifest, run: Run, now_ms: int) -> int:
 
 
 def _merged(files: Sequence[ArchiveFile], directory: Path, run: Run) -> list[ArchiveFile]:
-    """Return the files that replace ``files``; they are on disk."""
+    """Return the files that replace ``files``, after writing and syncing new ones."""
     groups = [*_groups(files)]
     tasks = [MergeTask(str(directory), group) for group in groups if len(group) > 1]
     results = iter(run(tasks))
@@ -112,7 +112,7 @@ def _merged(files: Sequence[ArchiveFile], directory: Path, run: Run) -> list[Arc
 
 
 def _groups(files: Sequence[ArchiveFile]) -> Iterator[tuple[ArchiveFile, ...]]:
-    """Yield ``files`` in groups to be merged: of one day, up to `FILE_BYTES`; a large file is alone."""
+    """Yield ``files`` in groups to merge. A group is of one day and up to `FILE_BYTES`; a large file is alone."""
     for _day, of_day in groupby(files, key=lambda file: file.day):
         group: list[ArchiveFile] = []
         size = 0
@@ -131,7 +131,7 @@ def _groups(files: Sequence[ArchiveFile]) -> Iterator[tuple[ArchiveFile, ...]]:
 
 
 def merge_files(task: MergeTask) -> Merged:
-    """Write the entries of some files to a new one, in an executor."""
+    """Write the entries of a task's files to a new file, in an executor."""
     directory = Path(task.directory)
     try:
         with open_file(directory, task.files[0]) as first:

@@ -1,9 +1,9 @@
 """`ArchivePlanner`: plans batches of an archive and its stream together.
 
-The archive provides the entries up to its end, and the stream those after it. The stream is read between
-two reads of the manifest. The archiver trims entries only after the manifest names them, so if the archive's end
-is the same in both reads, nothing after it was trimmed before the stream was read. Otherwise planning is
-repeated.
+The archive provides the entries up to its end, and the stream the entries after the archive's end. The stream is
+read between two reads of the manifest. The archiver trims entries only after the manifest names them. If the
+archive's end is the same in both reads, no entry after that end had been trimmed when the stream was read.
+Otherwise planning is repeated.
 
 Entries up to the archive's end that the stream still holds (because a group has not settled them, or because
 they are not trimmed yet) count as the archive's, so each entry is counted once.
@@ -37,10 +37,10 @@ _Archives = Mapping[str, Index]
 """Streams, each with the index of its archive at one moment."""
 
 _ATTEMPTS: Final = 100
-"""Maximum number of attempts to plan. An archive rarely grows while its stream is planned, which takes milliseconds."""
+"""Maximum number of attempts to plan. Planning takes milliseconds, in which an archive rarely grows."""
 
 _ATTEMPTS_TOGETHER: Final = 3
-"""Number of attempts to plan streams together: many take longer, so that some archive may grow each time."""
+"""Number of attempts to plan streams together. Many streams take so long that some archive may grow each time."""
 
 
 class ArchivePlanner(Planner):
@@ -147,7 +147,7 @@ class ArchivePlanner(Planner):
     ) -> CutRange:
         state, parts = (None, archived) if live is None else (live.state, archived + live.parts)
         if state is None and sum(count for _ids, count in parts) != span.entries:
-            state = self._store.state(stream)  # it explains what is missing
+            state = self._store.state(stream)  # it explains missing entries
         return CutRange(state, parts)
 
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
@@ -161,8 +161,8 @@ class ArchivePlanner(Planner):
     def _while_unchanged(
         self, streams: Iterable[str], ask: Callable[[_Archives], dict[str, T]]
     ) -> dict[str, T]:
-        """Call ``ask`` with the archives of streams, and again with those that have grown during the call; return the
-        results.
+        """Call ``ask`` with the archives of streams, and again with the archives that have grown during the call.
+        Return the results.
 
         Raises `HeadwaterError` after `_ATTEMPTS` calls.
         """
@@ -188,7 +188,7 @@ class ArchivePlanner(Planner):
         )
 
     def _index(self, stream: str) -> Index:
-        """Return the archive as it is now; make its index only if the segments have changed."""
+        """Return the index of the archive's current segments. A new one is made only if they have changed."""
         manifest = self._store.manifest(stream)
         index = self._indexes.get(stream)
         if index is None or index.segments is not manifest.segments():
@@ -202,7 +202,7 @@ def _later(one: Position, other: Position) -> Position:
 
 
 def _archived_cut(index: Index, span: ReadSpan, parts: int) -> list[tuple[IDRange, int]]:
-    """Split the archive's part of ``span`` into ranges; their number is its share of ``parts``."""
+    """Split the archive's part of ``span`` into ranges. Their number is the archive's share of ``parts``."""
     to = min(span.end.id, index.end.id)
     archived = index.count(span.start.id, to)
     if not archived:
@@ -217,8 +217,8 @@ def _archived_parts(
 ) -> list[tuple[IDRange, int]]:
     """Return at most ``parts`` ranges that cover the archived entries in (start, to], with counts.
 
-    The ranges end where row groups end, because two tasks that share a row group both read it. If a row group's
-    end is further than a quarter of a range from an even division, the range ends within the row group.
+    Ranges end where row groups end, because two tasks that share a row group both read it. But if the nearest end
+    is further than a quarter of a range from an even division, the range ends within a row group.
     """
     first, last = index.rank(start), index.rank(to)
     sizes = part_sizes(last - first, max(1, min(parts, last - first)))

@@ -1,14 +1,14 @@
 """Reads a range of ids from archive and stream, in an executor.
 
-**Where archive and stream meet.** Entries are trimmed only after the manifest names them. So a page is read
-from the stream first, and then the manifest: if the manifest ends before the page's range, nothing of that
-range had been trimmed when the page was read. Otherwise the page is dropped, and the entries that are now
-archived are read from the archive. There are no gaps and no duplicates, even if another process archives
-and trims at the same time.
+**Where archive and stream meet.** Entries are trimmed only after the manifest names them. Therefore a page is
+read from the stream first, and then the manifest. If the manifest ends before the page's range, no entry of
+that range had been trimmed when the page was read. Otherwise the page is dropped, and the entries that are now
+archived are read from the archive. Each entry is read once, even if another process archives and trims at the
+same time.
 
 **Two ways to read a row group.** If the requested columns are columns of the file, with the same types and
-codec, they are used unchanged. Otherwise the decoder reads the raw fields, as for the stream: for another
-schema, for bad values that must be reported, or for a null in a NOT NULL column.
+codec, they are used unchanged. Otherwise the decoder reads the raw fields, as for the stream. It is needed for
+another schema, for bad values that must be reported, and for a null in a NOT NULL column.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from headwater.spark.decoding.rows import RowBuilder
 _log = logging.getLogger("headwater.spark")
 
 BATCH_ENTRIES: Final = 32 * 1024
-"""Rows of a record batch whose columns are used unchanged."""
+"""Maximum number of rows in a record batch whose columns are used unchanged."""
 
 DECODED_ENTRIES: Final = 5000
-"""Rows of a record batch that is decoded from raw fields, as many as in a page of the stream."""
+"""Maximum number of rows in a record batch that is decoded from raw fields, as in a page of the stream."""
 
 
 def read_range(
@@ -54,7 +54,7 @@ def read_range(
     """Yield the entries of ``part`` as record batches of ``shape``, from the archive and the stream.
 
     Raises `DataLoss` if there are fewer entries than were counted, or if a file of the archive is missing
-    or damaged, and `DecodeError` depending on ``mode``.
+    or damaged, and `DecodeError` for a bad row if ``mode`` is failfast.
     """
     assert options.archive is not None
     seam = _Seam(options, shape, part)
@@ -67,7 +67,7 @@ def read_range(
 
 
 class _Seam:
-    """Reads one range; ``found`` counts all its entries, even those that were dropped as bad rows."""
+    """Reads one range. ``found`` counts all entries read, including bad rows that were dropped."""
 
     def __init__(self, options: SourceOptions, shape: RowShape, part: EntryRange) -> None:
         self._options = options
@@ -169,7 +169,7 @@ class ArchivedRows:
                 _log.warning("%s %d entries are omitted.", error, stop - start)
 
     def _bounds(self, place: Place, ids: IDRange) -> tuple[int, int]:
-        """Return the range of the group's rows that belong to ``ids``: the first, and the one after the last."""
+        """Return the row group's rows that belong to ``ids``: the first row's number, and one past the last."""
         group = place.group
         start, stop = 0, group.entries
         if group.first < ids.start or group.last > ids.end:
@@ -204,7 +204,7 @@ class ArchivedRows:
             yield self._builder.build(page), len(page)
 
     def _from_columns(self, read: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return rows made from the file's columns; None if one of them needs the decoder."""
+        """Return rows made from the file's columns; None if a column needs the decoder."""
         arrays: list[pa.Array] = []
         for column in self._shape.columns:
             array = self._column(column, read)
@@ -234,7 +234,7 @@ class ArchivedRows:
 def needs_no_decoder(shape: RowShape, segment: Segment, group: RowGroup) -> bool:
     """Return whether a row group can be read without the decoder for ``shape``."""
     if shape.keeps_unknown:
-        return False  # only the raw entry has them
+        return False  # only the raw entry has unknown fields
     typed = types_of(segment)
     same_codec = segment.codec == shape.codec
     reported = shape.mode != "permissive"
@@ -256,7 +256,7 @@ def needs_no_decoder(shape: RowShape, segment: Segment, group: RowGroup) -> bool
 
 
 def types_of(segment: Segment) -> dict[str, Any]:
-    """Return the typed columns of a segment's files, each with its type in Spark's JSON."""
+    """Return the types of the typed columns in a segment's files by name, in Spark's JSON."""
     return {} if segment.schema is None else _types(segment.schema)
 
 

@@ -1,6 +1,6 @@
 """Locates and reads row groups of archived files.
 
-A file is damaged if its size differs from the manifest's or if the checksum of a page is wrong.
+A file counts as damaged if its size differs from the manifest's, or the checksum of a page is wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 def ids_of(directory: Path, place: Place) -> pa.Array:
-    """Return the ids of a row group as text."""
+    """Return the ids of a row group as strings."""
     read = rows_of(directory, place, ["id"], place.group.entries, 0, place.group.entries)
     return pa.concat_arrays([batch.column("id") for batch in read])
 
@@ -35,7 +35,7 @@ def ids_of(directory: Path, place: Place) -> pa.Array:
 def rows_of(
     directory: Path, place: Place, names: list[str], size: int, start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows ``start`` to ``stop`` of a row group, with the columns ``names``."""
+    """Yield the rows from ``start`` to before ``stop`` of a row group, with the columns ``names``."""
     if start >= stop:
         return
     path = directory / place.file.name

@@ -22,7 +22,7 @@ class ArchiveStore(SourceStore):
         self._manifests: dict[str, Manifest] = {}
 
     def manifest(self, stream: str) -> Manifest:
-        """Return the manifest of ``stream``, always the same object, which reads its file only after a change."""
+        """Return the manifest of ``stream``, which is always the same object and reads its file after a change."""
         if stream not in self._manifests:
             self._manifests[stream] = Manifest(self._archive, stream)
         return self._manifests[stream]
@@ -36,11 +36,11 @@ class ArchiveStore(SourceStore):
         return sorted({*found, *archived})
 
     def states(self, streams: Iterable[str]) -> dict[str, StreamState | None]:
-        """Return the state of each stream as the server reports it, or as the archive does if there is no key.
+        """Return the state of each stream from the server or, if the key does not exist, from the archive.
 
         Raises `DataLoss` for a stream that ends before its archive.
         """
-        # Read before the server's states: both only grow.
+        # Archives are read before the server: ends and states only grow, so a state must reach the end.
         ends = {stream: self.manifest(stream).end for stream in streams}
         return {
             stream: self._or_archived(stream, state, ends[stream])
@@ -61,7 +61,7 @@ class ArchiveStore(SourceStore):
 
 
 def set_back_behind(manifest: Manifest, state: StreamState | None) -> DataLoss:
-    """Return the error for a stream that ends before its archive, so it is a different stream now."""
+    """Return the error for a stream that ends before its archive, and is therefore a different stream now."""
     now = f"its last id is {state.last_id}" if state else "the key is gone"
     return DataLoss(
         f"stream {manifest.stream!r} was deleted, recreated or set back: it is archived up to "

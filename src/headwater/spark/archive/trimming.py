@@ -2,12 +2,12 @@
 
 An entry is trimmed when all of these conditions hold:
 
-    archive     its manifest is on disk and names the entry
-    groups      each group has been delivered the entry and has settled it
-    queries     each query in log mode has committed it (core/queries.py)
-    `keep_ms`   has passed since its id's milliseconds, by the server's clock
+    archive     the manifest is on disk and names the entry
+    groups      the entry was delivered to each group, and the group has settled it
+    queries     each query in log mode has committed the entry (core/queries.py)
+    `keep_ms`   has passed since the milliseconds of the entry's id, by the server's clock
 
-The bound is the smallest id that is still needed; `Hold` says by whom. The trim is XTRIM MINID = bound
+The bound is the smallest id that is still needed; `Hold` names its reader. The trim is XTRIM MINID = bound
 ACKED, so a group that is created or set back between the check and the trim keeps its entries. Servers
 without ACKED (Redis before 8.2, Valkey) run one Lua script that checks the groups again and trims by the
 result.
@@ -32,7 +32,7 @@ from headwater.spark.core.replies import as_dict, as_text
 from headwater.spark.core.store import SourceStore
 
 STEP_ENTRIES: Final = 50_000
-"""Entries of one XTRIM: some 10 ms during which the server serves no other client."""
+"""Approximate number of entries in one XTRIM, which takes some 10 ms. The server is busy for that time."""
 
 
 _DAY_MS: Final = 86_400_000
@@ -43,8 +43,8 @@ _log = logging.getLogger("headwater.spark")
 class Trimming(NamedTuple):
     """Options of a trim: entries to keep although no reader needs them, and queries to ignore.
 
-    Entries younger than ``keep_ms`` are kept. A query whose line was not renewed for
-    ``forget_queries_after_ms`` is ignored; with None every query counts.
+    Entries younger than ``keep_ms`` are kept. A query that has not renewed its line for
+    ``forget_queries_after_ms`` is ignored; if it is None, every query counts.
     """
 
     keep_ms: int = 0
@@ -93,7 +93,7 @@ end
 return redis.call('XTRIM', KEYS[1], 'MINID', '=', bound)
 """)
 """Checks the groups and trims in one step. Returns the number of removed entries. Ids are compared and
-incremented as text, because Lua's numbers have only 53 bits."""
+incremented as strings, because Lua's numbers have only 53 bits."""
 
 
 class Trimmer:
@@ -106,18 +106,18 @@ class Trimmer:
         self._acked = True
 
     def holds(self) -> list[Hold]:
-        """Return all holds on entries, the smallest id first: that one limits a trim."""
+        """Return all holds on entries in the order of ids. The first hold limits a trim."""
         return sorted([*self._own(), *self._groups(), *self._queries()])
 
     def trim(self) -> int:
-        """Remove the entries that are not needed; return their number."""
+        """Remove the archived entries that no reader needs; return their number."""
         stream = self._manifest.stream
         if self._store.state(stream) is None:
             return 0
         bound = self.holds()[0].first
         for query, age_ms in self._awaited():
             if age_ms <= _DAY_MS or _next(query.id) > bound:
-                continue  # it runs, or others need these entries too
+                continue  # the query runs, or other readers need these entries too
             _log.warning(
                 "the query %s of %s was not seen for %d days, and %r keeps what it has not read%s. If it will "
                 "not run again: HDEL %s %s",
@@ -146,7 +146,7 @@ class Trimmer:
             name = repr(as_text(values["name"]))
             delivered = StreamID.parse(values["last-delivered-id"])
             yield Hold(_next(delivered), f"group {name}, to which it was not delivered")
-            # Bytes, because redis-py changes the form of the reply if the command's name is a str.
+            # A bytes name, because redis-py converts the reply if the command's name is a str.
             count, smallest, *_ = self._store.ask(b"XPENDING", stream, values["name"])
             if count:
                 yield Hold(StreamID.parse(smallest), f"group {name}, in which it is pending")
@@ -159,7 +159,7 @@ class Trimmer:
             yield Hold(_next(query.id), who)
 
     def _awaited(self) -> Iterator[tuple[Committed, int]]:
-        """Yield the queries that count, each with the milliseconds since it was last seen."""
+        """Yield the queries that are not forgotten, each with the milliseconds since it was last seen."""
         forget = self._trimming.forget_queries_after_ms
         client, stream = self._store.client, self._manifest.stream
         queries = patiently(self._store.options.url, lambda: committed(client, stream))
@@ -184,7 +184,7 @@ class Trimmer:
         yield bound
 
     def _remove_below(self, stream: str, bound: StreamID) -> int:
-        # If this is repeated after a lost reply, the returned count is too small; nothing else changes.
+        # If the trim is repeated after a lost reply, the returned count is too small, but the trim is correct.
         if self._acked:
             try:
                 return int(self._store.ask("XTRIM", stream, "MINID", "=", str(bound), "ACKED"))

@@ -1,4 +1,4 @@
-"""Says in one sentence why Spark failed. Spark's own text has a line for each layer, and the cause is the last."""
+"""Explains in one sentence why Spark failed. Spark's own text has a line for each layer, the cause often last."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _JAVA: Final = re.compile(r"(?:[a-z]\w*\.)+([A-Z][\w$]*)")
 
 
 def root_cause(error: BaseException | None) -> str:
-    """Return one sentence: the cause of an error of Spark, or the first line of another error with its type.
+    """Return one sentence: the cause of a Spark error, or the type and first line of another error.
 
-    A Java error is followed by Spark's operation, in parentheses.
+    A Java error is followed by Spark's operation in parentheses, if the text names it.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -37,10 +37,10 @@ def root_cause(error: BaseException | None) -> str:
 
 
 def cause_in(text: str) -> str:
-    """Return the cause named in Spark's text about an error.
+    """Return the cause that is named in Spark's text about an error.
 
-    This is the first Python error, because the errors after it were raised while it was handled. Without one, it is
-    the JVM's last cause that has a message.
+    The cause is the first Python error in the text, because later errors were raised while it was handled.
+    Without a Python error, the cause is the JVM's last one that has a message.
 
     >>> cause_in('''An error occurred while calling o44.parquet.
     ... : org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/t. SQLSTATE: 58030
@@ -67,7 +67,7 @@ def _first_line(text: str) -> str:
 
 
 def _short(said: str) -> str:
-    """Return a Java error with its class's name but not the package, and a Spark error with neither."""
+    """Return a Java error without the package of its class, and a Spark error without its class."""
     while (found := re.fullmatch(rf"{_JAVA.pattern}: (.+)", said)) is not None:
         kind, rest = found[1], found[2]
         if re.match(rf"{_JAVA.pattern}: ", rest) is None and not kind.startswith("Spark"):
@@ -81,7 +81,7 @@ def _without_class(said: str) -> str:
 
 
 def _raised(text: str) -> str | None:
-    """Return the first Python error in Spark's text for a failed task; None if it has none."""
+    """Return the first Python error in Spark's text about a failed task; None if the text has none."""
     _before, found, rest = text.partition(_TRACEBACK)
     if not found:
         return None

@@ -1,21 +1,21 @@
 """Detects entries that were removed before they were read, and decides whether that is data loss.
 
-A stream counts all entries that were ever added to it. The entries added after a position, minus those
-still there after it, were removed before they were read. The stream's counters show whether that is loss:
+A stream counts all entries that were ever added to it. The number added after a position, minus the number that
+still exist after the position, were removed before they were read. The counters show whether that is loss:
 
     max-deleted-entry-id <= from      no XDEL in this range: trimmed (XTRIM, MAXLEN, ACKED)   loss
     entries-added < added_from        the key was deleted and created again, or XSETID        loss
-    last-generated-id < from          likewise, and reading must start at its beginning       loss
+    last-generated-id < from          likewise, and reading starts at the stream's beginning  loss
     no such key                       deleted                                                 loss
     max-deleted-entry-id > from       XDEL, trimming, or both                                 uncertain
 
-A stream that was deleted and created again, or set back, goes unnoticed only if its counters fit: as many
-entries added up to the position, and a last id after it. So a running query also remembers what the stream
-reported at the last look (`LastSeen`). The number of added entries, the last id, the greatest deleted id
-and the first entry never decrease.
+A stream that was deleted and created again, or set back, is not noticed if its counters fit: the same number of
+entries added up to the position, and a last id after the position. So a running query also remembers the state
+that the stream reported at the last look (`LastSeen`). The number of added entries, the last id, the greatest
+deleted id and the first entry's id never decrease.
 
-Loss is an error; with ``failOnDataLoss=false`` it is a warning with the number of entries. An uncertain case
-is an error too; with ``ignoreDeletes=true`` (or ``failOnDataLoss=false``) it is a warning too.
+Loss raises an error or, with ``failOnDataLoss=false``, logs a warning with the number of entries. An uncertain
+case also raises an error or, with ``ignoreDeletes=true`` or ``failOnDataLoss=false``, logs a warning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("headwater.spark")
 
 
 class Finding(NamedTuple):
-    """Entries of ``stream`` that should be read are missing. ``certain``: it is certainly data loss."""
+    """Entries of ``stream`` that should be read are missing. ``certain`` is true if that is surely data loss."""
 
     stream: str
     certain: bool
@@ -51,7 +51,7 @@ class LastSeen:
         self._states: dict[str, StreamState] = {}
 
     def forget(self, stream: str) -> StreamState | None:
-        """Return the state that the stream reported last, and forget it; None if there was no look."""
+        """Forget the state that the stream reported last, and return it; None if no state was stored."""
         return self._states.pop(stream, None)
 
     def compare(self, stream: str, state: StreamState | None) -> str | None:
@@ -99,7 +99,7 @@ def set_back(stream: str, position: Position, state: StreamState | None) -> Find
 def judge(
     stream: str, position: Position, state: StreamState, live: int, *, changed: str | None = None
 ) -> Finding | None:
-    """Return the finding if entries are missing after ``position``, where ``live`` are left; else None.
+    """Return the finding if entries are missing after ``position``; else None. ``live`` entries follow it.
 
     ``changed`` is the result of `LastSeen.compare` for the stream.
     """
@@ -137,7 +137,7 @@ def judge_range(
     found: int,
     state: StreamState | None,
 ) -> Finding | None:
-    """Return the finding if entries of a range (``start`` excluded) were removed between its count and its read."""
+    """Return the finding if entries in (start, end] were removed after they were counted; else None."""
     if expected == found:
         return None
     if state is None or state.last_id < end or found > expected:

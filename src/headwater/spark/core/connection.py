@@ -1,12 +1,12 @@
 """Connects to the store, and waits a limited time when the connection is lost.
 
-Rule 1. A command that failed because of a lost connection is repeated for up to `PATIENCE_SECONDS`. After that it
-        raises `Disconnected`, with the url but without its password. Everything that `patiently` calls must be safe
-        to run twice.
+Rule 1. A command that failed because of a lost connection is repeated for up to `PATIENCE_SECONDS`. After that
+        `Disconnected` is raised, with the url but without its password. Every function that `patiently` calls must
+        be safe to run twice.
 Rule 2. All connections use RESP2: every server sends the same replies, and no push messages arrive between the
         pages that an executor reads.
-Rule 3. A cluster's client follows moved slots by itself. `connect_to_owner` connects to one node of it, and follows
-        when it connects again.
+Rule 3. A cluster's client follows moved slots by itself. The client of `connect_to_owner` is connected to one node
+        of a cluster, and follows a moved slot when it connects again.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 5.0
-"""Maximum time for which a server may be unreachable while a batch is planned or read: a restart, not an outage."""
+"""Maximum time for which a server may be unreachable while a batch is planned or read: enough for a restart."""
 
 CLUSTER_PATIENCE_SECONDS: Final = 30.0
-"""Maximum time for which a cluster may be unreachable. A failover begins after its node timeout, by default 15 s."""
+"""The same time for a cluster, in seconds. A failover begins after the cluster's node timeout, by default 15 s."""
 
 _FIRST_PAUSE: Final = 0.1
 _TIMEOUT_SECONDS: Final = 60.0
-"""Maximum time for one reply: a page of large entries over a slow connection, or a wait for another Lua call."""
+"""Maximum time for one reply, in seconds. Large entries on a slow connection, or another Lua call, delay it."""
 
 _CHANGING: Final = ("CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
-"""Errors of a cluster that will soon be able to reply."""
+"""Errors after which a cluster will soon be able to execute the command."""
 
 
 def connect(url: str) -> redis.Redis:
-    """Return a client of the server or cluster at ``url`` that does not retry; `patiently` does."""
+    """Return a client of the server or cluster at ``url``. The client does not retry; use `patiently`."""
     from headwater.client.sync.connect import connect as connect_to
 
     return connect_to(url, **_options())
 
 
 def connect_to_owner(url: str, key: str) -> redis.Redis:
-    """Return a client of the server at ``url``, or of the node of the cluster there that owns ``key``."""
+    """Return a client of the server at ``url`` or, for a cluster, of the node that owns ``key``."""
     if not is_cluster(url):
         return connect(url)
     from headwater.client.sync.owner import OwnerClient
@@ -71,7 +71,7 @@ def _options() -> dict[str, Any]:
 def patiently(url: str, ask: Callable[[], T]) -> T:
     """Call ``ask``, and repeat it while the server is unreachable or the cluster changes, for some seconds.
 
-    Raises `Disconnected` if it stays so, and `HeadwaterError` for an error reply.
+    Raises `Disconnected` if the server stays unreachable, and `HeadwaterError` for an error reply.
     """
     import redis
 
@@ -138,6 +138,6 @@ def refuse_node(url: str, client: redis.Redis) -> None:
     try:
         found: Any = client.info("cluster")
     except redis.ResponseError:
-        return  # not permitted, so it cannot be known
+        return  # INFO is not permitted, so this cannot be checked
     if isinstance(found, dict) and found.get("cluster_enabled"):
         raise HeadwaterError(_node_of_cluster(url))

@@ -1,6 +1,6 @@
-"""The counters of streams without their entries: XCOUNTERS on Headwater, a Lua script elsewhere.
+"""Reads the counters of streams without their entries: with XCOUNTERS on Headwater, with a Lua script elsewhere.
 
-XINFO STREAM returns the first and the last entry too, which may have megabytes.
+XINFO STREAM also returns the first and the last entry, which may have megabytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ for i, key in ipairs(KEYS) do
   if bytes > 4194304 then break end
 end
 """
-"""Ends when XINFO has copied 4 MB of entries into Lua: some milliseconds during which the server does nothing else."""
+"""The loop ends when XINFO has copied 4 MB of entries into Lua, which blocks the server for milliseconds."""
 
 SCRIPT: Final = Script(_COLLECT + "return found\n")
 """Returns the reply of XCOUNTERS, but for the first keys only (`_COLLECT`)."""
@@ -52,7 +52,7 @@ return {#found, redis.sha1hex(table.concat(lines, ','))}
 
 
 def is_known(reply: Any) -> bool:
-    """Return whether a reply of COMMAND INFO for one command says that the server has it."""
+    """Return whether the server has a command, from the reply to COMMAND INFO for that one command."""
     return bool(reply) and next(iter(reply)) is not None
 
 

@@ -1,6 +1,6 @@
 """Parses a schema in Spark's DDL without a JVM: ``order_id bigint, price decimal(10, 2)``.
 
-Spark's own parser needs a running session, so it would report a mistake ten seconds later.
+Spark's own parser needs a running session, and would report a mistake only after ten seconds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TYPES: Final = (*_PLAIN, "decimal", "array", "map", "struct")
 
 
 def parse_schema(text: str) -> StructType:
-    """Return the columns that ``text`` declares. Raises `ValueError`, which says what was expected.
+    """Return the columns that ``text`` declares. Raises `ValueError`, which describes the expected text.
 
     >>> parse_schema("id string, lines array<struct<item: string, n: int>> not null").simpleString()
     'struct<id:string,lines:array<struct<item:string,n:int>>>'
@@ -104,7 +104,7 @@ class _Parser:
         return True
 
     def columns(self, *, end: str, colon: bool) -> StructType:
-        """Parse ``name type, …`` up to ``end``, which is left for the caller."""
+        """Parse ``name type, …`` up to the token ``end``, which is not consumed."""
         fields = [self._column(colon=colon)]
         while self._accept(","):
             fields.append(self._column(colon=colon))

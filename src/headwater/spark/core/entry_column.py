@@ -1,6 +1,6 @@
-"""The column that holds an entry's fields exactly: the sink writes the same fields that the source reads.
+"""The column that holds an entry's fields exactly, so that the sink writes the same fields that the source reads.
 
-A map of text is not exact: it drops values that are not UTF-8, and keeps one of several fields with the same name.
+A map of strings is not exact: it drops values that are not UTF-8, and keeps one of several fields with one name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ENTRY_TYPE: Final = "array<struct<name: binary, value: binary>>"
 
 
 def is_entry(name: str, type_: DataType) -> bool:
-    """Return whether a column holds entries: by its name and type.
+    """Return whether a column holds whole entries, by its name and type.
 
     >>> from pyspark.sql.types import StringType
     >>> is_entry("entry", StringType())

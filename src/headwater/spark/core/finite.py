@@ -1,7 +1,7 @@
 """NaN and the infinities, which JSON does not have.
 
-A JSON encoder writes them as null, so a reader would treat them as missing values. The sink's option
-``nonFinite`` sets what happens to a row with one: ``refuse``, or ``text``, which writes the words that
+A JSON encoder writes these values as null, so a reader would treat them as missing. With the sink's option
+``nonFinite=refuse``, a row with such a value raises an error. With ``text``, the sink writes words that
 ``float()`` and Spark read: ``NaN``, ``Infinity``, ``-Infinity``. The column ``_rescued`` has these words too.
 """
 
@@ -19,8 +19,8 @@ _WORDS: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def has_non_finite(column: pa.Array) -> bool:
-    """Return whether a value of the column, or one inside of it, may be NaN or infinite. This includes values that
-    Arrow keeps in a null map or outside of a slice, so `is_finite` has to confirm it.
+    """Return whether a value of the column, or a nested value, may be NaN or infinite. The result also considers
+    values that Arrow keeps in a null map or outside of a slice, so `is_finite` has to confirm it.
 
     >>> import pyarrow as pa
     >>> [has_non_finite(pa.array(values)) for values in ([1.5, None], [[2.0], [math.nan]])]
@@ -42,7 +42,7 @@ def has_non_finite(column: pa.Array) -> bool:
 
 
 def is_finite(value: Any) -> bool:
-    """Return whether a value, and each value inside of it, is neither NaN nor infinite.
+    """Return whether neither ``value`` nor any value nested in it is NaN or infinite.
 
     >>> is_finite({"prices": [1.5, None]}), is_finite({"prices": [math.inf]})
     (True, False)
@@ -55,7 +55,7 @@ def is_finite(value: Any) -> bool:
 
 
 def in_words(value: Any) -> Any:
-    """Return a value in which words replace NaN and the infinities.
+    """Return ``value`` with NaN and the infinities replaced by words.
 
     >>> in_words({"price": math.nan, "limits": [-math.inf, 2.5]})
     {'price': 'NaN', 'limits': ['-Infinity', 2.5]}

@@ -1,7 +1,7 @@
-"""Parsers for the values of options, which Spark passes as text.
+"""Parsers for the values of options, which Spark passes as strings.
 
-A parser takes the option's name and text. It returns the value, or raises `DeclarationError`, which says
-what would be valid.
+A parser takes the option's name and string. It returns the value, or raises `DeclarationError`, whose message
+describes valid values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headwater.spark.core import timestamp_formats
 from headwater.spark.core.patterns import StreamPattern
 
 Start = Literal["earliest", "latest"] | StreamID
-"""Beginning of a read: the first entry, after the last one, or an id (included)."""
+"""Beginning of a read: the first entry, the position after the last entry, or an id (included)."""
 
 End = Literal["latest"] | StreamID
 """End of a batch: the last entry, or an id (included)."""
@@ -44,15 +44,15 @@ _OF_TABLES: Final = {
     "external",
     "is_managed_location",
 }
-"""Properties of a table that are not the source's. Spark passes each option a second time as ``option.NAME``."""
+"""Properties of a catalog table, not options. Spark passes such a table's options again as ``option.NAME``."""
 
 
 def recognised(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return ``given`` with its names spelled as in ``known``; Spark ignores their case. Properties that Spark
-    adds when a table is created (``CREATE TABLE … USING headwater``) are left out.
+    """Return ``given`` with its names spelled as in ``known``; Spark ignores the case of names. Properties that
+    Spark adds when a table is created (``CREATE TABLE … USING headwater``) are left out.
 
-    Raises `DeclarationError`, with the nearest known name, for an unknown name: a misspelt option must not
-    be ignored silently.
+    Raises `DeclarationError`, with the nearest known name, for an unknown name, because a misspelt option must
+    not be ignored silently.
     """
     spelling = {name.lower(): name for name in known}
     texts: dict[str, str] = {}
@@ -69,7 +69,7 @@ def recognised(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]
 
 
 def nearest_option(name: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown option: the nearest one, or all of them."""
+    """Return the hint for an unknown option: the nearest known option or, if none is near, all options."""
     lower = {option.lower(): option for option in known}
     near = get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     if near:
@@ -78,7 +78,7 @@ def nearest_option(name: str, known: Iterable[str]) -> str:
 
 
 def url(name: str, text: str | None) -> str:
-    """Parse the store's url: a server's or an embedded store's."""
+    """Parse the url of a server or an embedded store."""
     if not text:
         raise DeclarationError(
             f'the option "{name}" is missing: .option("{name}", "redis://localhost:6379")'
@@ -124,7 +124,7 @@ def streams(name: str, text: str | None) -> tuple[tuple[str, ...], StreamPattern
 def of_each(
     name: str, text: str, read: Reader, streams: tuple[str, ...]
 ) -> tuple[Any, dict[str, Any]]:
-    """Parse one value for all streams, ``(value, {})``, or a JSON object with one each, ``(None, {stream: value})``."""
+    """Parse one value for all streams, or a JSON object with a value by stream. The other result is None or {}."""
     if not text.lstrip().startswith("{"):
         return read(name, text), {}
     each = _json(text)
@@ -149,7 +149,7 @@ def start(name: str, text: str) -> Start:
 
 
 def end(name: str, text: str) -> End:
-    """Parse ``latest`` or an id; an id without a sequence number means the last of its millisecond."""
+    """Parse ``latest`` or an id. An id without a sequence number means the last id of its millisecond."""
     word = text.strip()
     if word == "latest":
         return "latest"
@@ -158,12 +158,12 @@ def end(name: str, text: str) -> End:
 
 
 def starting_time(name: str, text: str) -> StreamID:
-    """Return the first id of the moment's millisecond, at which reading begins."""
+    """Return the first possible id of the moment's millisecond, at which reading begins."""
     return StreamID(_milliseconds(name, text), 0)
 
 
 def ending_time(name: str, text: str) -> StreamID:
-    """Return the last id before the moment, so one day's end is the beginning of the next."""
+    """Return the last possible id before the moment, so one day's end is the beginning of the next day."""
     return StreamID(*id_before(_milliseconds(name, text), 0))
 
 
@@ -207,7 +207,7 @@ def count(name: str, text: str) -> int:
 
 
 def duration_ms(name: str, text: str) -> int:
-    """Return milliseconds from ``30s``, ``5m`` or a plain number of milliseconds, Redis's unit."""
+    """Return the milliseconds of a duration such as ``30s`` or ``5m``. A plain number is in milliseconds."""
     word = text.strip()
     found = length_ms(f"{word}ms" if word.isdecimal() else word)
     if not found:
@@ -233,7 +233,7 @@ def name(option: str, text: str) -> str:
 
 
 def names(option: str, text: str) -> tuple[str, ...]:
-    """Parse names, separated by commas or as a JSON list."""
+    """Parse names that are separated by commas or form a JSON list."""
     found, pattern = streams(option, text)
     if pattern is not None:
         raise DeclarationError(
@@ -243,7 +243,7 @@ def names(option: str, text: str) -> tuple[str, ...]:
 
 
 def time_formats(option: str, text: str) -> tuple[tuple[str, str], ...]:
-    """Parse one format for all timestamps, whose name is empty, or a JSON object with a format for each column.
+    """Parse one format for all timestamps, returned with an empty name, or a JSON object of column to format.
 
     >>> time_formats("timestampFormat", "ms"), time_formats("timestampFormat", '{"at": "s", "order.at": "ns"}')
     ((('', 'ms'),), (('at', 's'), ('order.at', 'ns')))

@@ -1,9 +1,9 @@
 """The options of ``spark.read.format("headwater")``, checked before any connection is made.
 
-Rule 1. An unknown option is an error that names the nearest known one. An option that has no effect
-        together with the others is an error too, because its author expects an effect.
-Rule 2. The url may contain a password, so no text here shows it: see `redacted`.
-Rule 3. No pyspark and no redis: `headwater pipeline` checks its file with these before Spark starts.
+Rule 1. An unknown option raises an error that names the nearest known one. An option that has no effect
+        together with the others also raises an error, because its author expects an effect.
+Rule 2. The url may contain a password, so no message here shows the password: see `redacted`.
+Rule 3. This module imports neither pyspark nor redis: `headwater pipeline` uses it before Spark starts.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class SourceOptions:
     """The parsed options of one source; the fields are the options of `OPTIONS`.
 
     Either ``streams`` names the streams, or ``pattern`` matches them. ``starting`` and
-    ``ending`` are one place for all streams, or a mapping with a place for each named stream. With
-    ``group`` None the source reads in log mode.
+    ``ending`` are one place for all streams, or a mapping with a place for each named stream. If
+    ``group`` is None, the source reads in log mode.
     """
 
     url: str
@@ -72,7 +72,7 @@ class SourceOptions:
 
     @property
     def asked(self) -> str:
-        """The pattern or the names, for messages."""
+        """The pattern or the names of the streams, for error messages."""
         return ", ".join(self.streams) if self.pattern is None else str(self.pattern)
 
     @property
@@ -133,10 +133,10 @@ PLACES: Final[dict[str, tuple[str, Reader]]] = {
     "endingId": ("ending", values.end),
     "endingTimestamp": ("ending", values.ending_time),
 }
-"""The options for the beginning and the end of a read."""
+"""The options that set the beginning or the end of a read."""
 
 OPTIONS: Final = ("url", "stream", "streamsPattern", *PLACES, *_READERS, *_GROUP_READERS)
-"""Every option, spelled as in messages; Spark ignores their case."""
+"""All options, spelled as in error messages. Their case does not matter."""
 
 QUERY: Final = ":hw:query"
 """The name under which offsets of log mode store the query's own id (log_mode/offsets.py). The option
@@ -156,13 +156,13 @@ _NOT_OF_GROUPS: Final = (
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Parse options that Spark, or a pipeline's file, gives as text.
+    """Parse options that Spark or a pipeline's file gives as strings.
 
     >>> options = parse_options({"url": "redis://localhost:6379", "stream": "orders"})
     >>> options.streams, options.start_of("orders")
     (('orders',), 'earliest')
 
-    Raises `DeclarationError` naming option, value and remedy.
+    Raises `DeclarationError`, which names the option, its value and the remedy.
     """
     texts = values.recognised(given, OPTIONS)
     made: dict[str, Any] = {"url": values.url("url", texts.get("url"))}

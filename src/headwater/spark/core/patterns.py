@@ -11,12 +11,12 @@ from headwater.errors import DeclarationError
 
 _LONGEST: Final = 10_000
 _LITERAL: Final = re.compile(r"[\w:-]*", re.ASCII)
-"""Characters that stand for themselves, at the beginning of a regular expression."""
+"""Matches the characters at the beginning of a regular expression that stand for themselves."""
 
 
 @dataclass(frozen=True)
 class StreamPattern:
-    """A pattern, as text: a glob, or if ``regular`` a regular expression that must match the whole name."""
+    """A pattern: a glob or, if ``regular`` is true, a regular expression that must match the whole name."""
 
     text: str
     regular: bool = False
@@ -36,7 +36,7 @@ class StreamPattern:
 
     @property
     def glob(self) -> str:
-        """A glob that matches at least the same names, for SCAN.
+        """A glob for SCAN that matches at least the names that the pattern matches.
 
         >>> StreamPattern("orders:[eu].+", regular=True).glob, StreamPattern("a|b", regular=True).glob
         ('orders:*', '*')

@@ -1,7 +1,7 @@
 """Positions in a stream, and the span between two of them.
 
 A position has an id and a count: the number of entries that had ever been added to the stream up to that id.
-The difference of two counts is the number of entries between the positions, so a reader detects missing ones.
+The difference of two counts is the number of entries between the positions, so a reader detects missing entries.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headwater.common.model import MIN_ID, StreamID, id_after, id_before
 
 
 class Position(NamedTuple):
-    """A position in a stream: up to ``id`` (included), ``added`` entries had ever been added."""
+    """A position in a stream. ``added`` is the number of entries ever added up to ``id``, included."""
 
     id: StreamID
     added: int
@@ -53,7 +53,7 @@ def after(id_: StreamID) -> StreamID:
 
 
 class StreamState(NamedTuple):
-    """A stream's state, as XINFO STREAM reports it. ``first_id`` is the first entry's id, 0-0 if empty."""
+    """A stream's state, as XINFO STREAM reports it. ``first_id`` is 0-0 if the stream is empty."""
 
     length: int
     last_id: StreamID
@@ -63,5 +63,5 @@ class StreamState(NamedTuple):
 
     @property
     def removed(self) -> int:
-        """Number of entries that were ever removed from the stream, in any way."""
+        """The number of entries that were ever removed from the stream, in any way."""
         return self.entries_added - self.length

@@ -1,13 +1,13 @@
-"""Stores the queries that read a stream, and the position of each: the hash ``{stream}:hw:queries``.
+"""Stores the position of each query that reads a stream, in the hash ``{stream}:hw:queries``.
 
-In log mode no group shows which entries are still needed. So each query stores here, for each of its
-streams, the id up to which it has read and committed. An archive does not trim beyond that id.
+In log mode no group shows which entries are still needed. Therefore each query stores in that hash, for each of
+its streams, the id up to which it has read and committed. An archive does not trim beyond that id.
 
-Rule 1. A stored id is never ahead of the query. It is written when Spark requests the next batch, which
-        it does after the previous one is in its commit log.
-Rule 2. It may be behind, or missing if ACL rules forbid the write: the query then continues, logs one
-        warning, and trimming does not wait for it.
-Rule 3. A query deletes its line of a stream that was removed. If the key comes back, it writes a new one.
+Rule 1. A stored id is never ahead of the query. It is written when Spark requests the next batch, after the
+        previous batch is in Spark's commit log.
+Rule 2. A stored id may be behind. If ACL rules forbid the write, it is missing: the query continues, logs one
+        warning, and trimming does not wait for the query.
+Rule 3. A query deletes its line for a stream that was removed. If the key exists again, it writes a new line.
 Rule 4. A query that will never run again leaves its line. A running query renews ``at_ms`` once a minute,
         so trimming recognises abandoned lines by their age.
 """
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headwater.spark")
 
 RENEW_MS: Final = 60_000
-"""The maximum age of the line of a running query that has nothing to read."""
+"""Age at which a running query that has nothing to read renews its line, in milliseconds."""
 
 
 class Committed(NamedTuple):
-    """One query's line about one stream: read and committed up to ``id``, as of ``at_ms``.
+    """One query's line for one stream: at ``at_ms``, the query had read and committed up to ``id``.
 
-    ``app`` is the process in which it ran, as ``host:pid``. Times are the query's clock, in Unix milliseconds.
+    ``app`` is the query's process, as ``host:pid``; empty if unknown. ``at_ms`` is the time on the query's host.
     """
 
     query: str
@@ -90,7 +90,7 @@ class Register:
         self._refused = False
 
     def record(self, ends: Mapping[str, StreamID], *, now_ms: int | None = None) -> None:
-        """Write the id up to which each stream is committed, if it changed or its line is a minute old."""
+        """Write the id up to which each stream is committed, if the id changed or its line is a minute old."""
         now = int(time.time() * 1000) if now_ms is None else now_ms
         due = [
             stream
@@ -120,11 +120,11 @@ class Register:
             self._left.discard(stream)
 
     def leave(self, streams: Iterable[str]) -> None:
-        """Delete the query's lines of streams that were removed, once in a run."""
+        """Delete the query's lines for streams that were removed, once per stream and run."""
         due = [stream for stream in streams if stream not in self._left]
         if self._refused or not due:
             return
-        # A refusal needs no warning: a line that stays is forgotten by its age (rule 4).
+        # A refusal is not logged: trimming forgets a remaining line by its age (rule 4).
         self._store.ask_all(("HDEL", queries_key(stream), self._query) for stream in due)
         self._left.update(due)
         for stream in due:

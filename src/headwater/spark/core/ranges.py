@@ -11,7 +11,7 @@ from headwater.common.model import IDRange
 
 @dataclass(frozen=True)
 class EntryRange:
-    """The entries of ``stream`` in ``ids``. Reading reports if there are not exactly ``count`` of them."""
+    """The entries of ``stream`` in ``ids``. A reader that does not find exactly ``count`` entries reports it."""
 
     stream: str
     ids: IDRange
@@ -20,6 +20,6 @@ class EntryRange:
 
 @dataclass(frozen=True)
 class EntryTask(InputPartition):
-    """The ranges that one task reads, one after the other. Those of a stream are in the order of their ids."""
+    """The ranges that one task reads, one after another. Ranges of the same stream are in the order of ids."""
 
     ranges: tuple[EntryRange, ...]

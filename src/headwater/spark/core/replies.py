@@ -1,4 +1,4 @@
-"""Normalises redis-py's replies: some are dicts, some are lists."""
+"""Normalises redis-py's replies, which are dicts or lists for the same command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def as_text(value: str | bytes) -> str:
-    """Decode a name or a word; bytes that are not UTF-8 are replaced."""
+    """Return a name or a word as a str. Bytes that are not UTF-8 are replaced."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 

@@ -2,7 +2,7 @@
 STREAM returns.
 
 Rule 1. All commands are reads, so one that failed because of a lost connection is repeated (connection.py).
-Rule 2. On a cluster each stream is asked about at the node that owns it, and a search asks all primaries.
+Rule 2. On a cluster, requests about a stream are sent to the node that owns it, and a search asks all primaries.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _MOST_LEFT_OUT: Final = 1000
 
 _SEARCH_SECONDS: Final = 1.0
 _SEARCH_SHARE: Final = 20
-"""Time between two searches of a query for new streams: at least a second, and this many times as long as one takes."""
+"""Minimum time between two searches of a query for new streams: a second, and 20 times a search's duration."""
 
 _MOST_SEARCHES: Final = 5
-"""Maximum number of searches of a cluster until one finds nothing new."""
+"""Maximum number of searches of a cluster, which are repeated until a search finds nothing new."""
 
 COUNTED_TOGETHER: Final = 500
-"""Streams whose counters are asked for at once: some milliseconds on Redis and Valkey."""
+"""Maximum number of streams whose counters one request returns: some milliseconds on Redis and Valkey."""
 
 _SEARCH_CALLS: Final = 20
 _SEARCH_KEYS: Final = 1000
-"""Calls and keys per call of the search for a name that resembles a misspelt one: some 20 ms."""
+"""Limits of the search for a name that resembles a misspelt one: calls, and keys per call. It takes some 20 ms."""
 
 
 class SourceStore:
-    """A server, as planning uses it."""
+    """The server or cluster that planning asks about streams."""
 
     def __init__(self, options: SourceOptions, client: redis.Redis | None = None) -> None:
         self.options = options
@@ -71,18 +71,18 @@ class SourceStore:
         self.client.close()
 
     def ask(self, *words: str | bytes | int) -> Any:
-        """Return the reply to one command, as the server sent it."""
+        """Return the reply to one command."""
         return self.patiently(lambda: self.client.execute_command(*words))
 
     def ask_together(self, *commands: Command) -> list[Any]:
-        """Return the replies to commands that run in one MULTI, at one moment of the stream.
+        """Return the replies to commands that run in one MULTI, so that all see the same state.
 
-        The reply of a command that fails is its error.
+        The reply to a command that fails is its error.
         """
         return self._pipelined(commands, transaction=True)
 
     def ask_all(self, commands: Iterable[Command]) -> list[Any]:
-        """Return the replies to commands that are sent together, and run one after the other. The reply of a command
+        """Return the replies to commands that are sent together and run one after another. The reply to a command
         that fails is its error."""
         return self._pipelined(list(commands), transaction=False)
 
@@ -115,7 +115,7 @@ class SourceStore:
 
         replies = evaluate()
         if any(isinstance(one, redis.exceptions.NoScriptError) for one in replies):
-            # Users may be permitted SCRIPT LOAD without EVAL. A cluster's client would send it to one node.
+            # ACL rules may permit SCRIPT LOAD without EVAL. A cluster's client would load it on one node only.
             self.client.script_load(script.text)
             replies = evaluate()
         for one in replies:
@@ -124,7 +124,7 @@ class SourceStore:
         return replies
 
     def run_operations(self, operations: Callable[[], list[Operation[Any]]]) -> list[Any]:
-        """Return the results of operations that may run twice. Their next commands are sent in one request."""
+        """Return the results of operations, which may run twice. Their next commands are sent in one request."""
 
         def ask() -> list[Any]:
             return run_together(self.client, operations())
@@ -154,7 +154,7 @@ class SourceStore:
         return self._splits
 
     def streams(self) -> list[str]:
-        """Return the named streams, whether they exist or not, or all that match the pattern."""
+        """Return the named streams, even if they do not exist, or all existing streams that match the pattern."""
         if self.options.pattern is None:
             return list(self.options.streams)
         found: set[str] = set()
@@ -183,7 +183,7 @@ class SourceStore:
                 refuse_node(self.options.url, self.client)
                 self._is_single = True
             return scan(self.client)
-        # A search misses a key that moves to a node which it has already searched. The next one finds it there.
+        # A search misses a key that moves to a node already searched. The next search finds that key.
         found: set[bytes] = set()
         for _attempt in range(_MOST_SEARCHES):
             keys = found.union(*self.client.each_primary(scan))
@@ -193,8 +193,7 @@ class SourceStore:
         return found
 
     def recent_streams(self) -> list[str]:
-        """Return `streams`. They are searched again after a second, or after 20 times the duration of the last search
-        if that is longer."""
+        """Return `streams`, cached for a second or, if longer, for 20 times the duration of the last search."""
         began = time.monotonic()
         if began >= self._search_again:
             self._found = self.streams()
@@ -203,7 +202,7 @@ class SourceStore:
         return self._found
 
     def _leave_out(self, key: bytes) -> None:
-        """Log once that a stream is not read."""
+        """Log, once per key, that a stream is not read."""
         if key not in self._left_out and len(self._left_out) < _MOST_LEFT_OUT:
             self._left_out.add(key)
             _log.warning(
@@ -219,7 +218,7 @@ class SourceStore:
         return self.read_state(stream, reply)
 
     def states(self, streams: Iterable[str]) -> dict[str, StreamState | None]:
-        """Return `state` of many streams, in few requests and without bodies."""
+        """Return the states of many streams, in few requests and without transferring entries."""
         found: dict[str, StreamState | None] = {}
         for names in batched(streams, COUNTED_TOGETHER):
             found |= self.states_and(names, ())[0]
@@ -237,7 +236,7 @@ class SourceStore:
         return [stream for stream, reply in zip(streams, replies, strict=True) if reply == 0]
 
     def forget(self, streams: Iterable[str]) -> None:
-        """Omit removed streams from `recent_streams` until the next search finds them."""
+        """Omit removed streams from `recent_streams` until a search finds them again."""
         gone = set(streams)
         self._found = [stream for stream in self._found if stream not in gone]
 
@@ -255,7 +254,7 @@ class SourceStore:
     def _counted(
         self, streams: Sequence[str], commands: Sequence[Command]
     ) -> tuple[Any, list[Any]]:
-        """Return the counters of streams as the server sent them, or its error, and the replies to ``commands``."""
+        """Return the server's counters of streams, or its error, and the replies to ``commands``."""
         try:
             if self.splits:
                 reply, *replies = self.ask_together(("XCOUNTERS", *streams), *commands)
@@ -268,7 +267,7 @@ class SourceStore:
         return counted, self.ask_together(*commands) if commands else []
 
     def script_counters(self, streams: Sequence[str]) -> list[Any]:
-        """Return the counters of streams of a server that does not know XCOUNTERS, as a script returned them."""
+        """Return the counters of streams, as a Lua script returns them, from a server without XCOUNTERS."""
         if self.clustered:  # a script has the keys of one slot
             replies = self.run_operations(
                 lambda: [counters.SCRIPT.call([one], []) for one in streams]
@@ -278,32 +277,6 @@ class SourceStore:
         while len(counted) < len(streams):
             counted += self.run_all(counters.SCRIPT, [(streams[len(counted) :], ())])[0]
         return counted
-
-    def idle_counters(self, streams: Sequence[str]) -> list[Any] | None:
-        """Return a value that differs from the previous one if the streams or their counters do; None if the server
-        refused."""
-        seen: list[Any] = [streams]
-        try:
-            for names in batched(streams, COUNTED_TOGETHER):
-                if self.splits:
-                    seen += self.ask(b"XCOUNTERS", *names)
-                elif self.clustered:
-                    seen += self.script_counters(names)
-                else:
-                    seen += self._digests(names)
-        except Disconnected:
-            raise
-        except HeadwaterError:
-            return None
-        return seen
-
-    def _digests(self, streams: Sequence[str]) -> list[Any]:
-        digests: list[Any] = []
-        counted = 0
-        while counted < len(streams):
-            digests += self.run_all(counters.DIGEST, [(streams[counted:], ())])
-            counted += int(digests[-1][0])
-        return digests
 
     def read_state(self, stream: str, reply: Any) -> StreamState | None:
         """Parse a reply of XINFO STREAM. Raises `DeclarationError` for a key that is not a stream."""
@@ -337,7 +310,7 @@ class SourceStore:
         )
 
     def some_streams(self) -> list[str]:
-        """Return the names of streams that a bounded search finds."""
+        """Return the names of streams that a search of limited length finds."""
         found: list[str] = []
         cursor = 0
         try:
@@ -351,10 +324,10 @@ class SourceStore:
         return [name for name in found if RESERVED not in name]
 
     def entry_sizes(self, lengths: Mapping[str, int]) -> dict[str, int]:
-        """Estimate the bytes per entry of streams with these numbers of entries, at least 1 each.
+        """Estimate the bytes per entry, at least 1, by stream; ``lengths`` are the numbers of entries.
 
-        Divides the key's memory by the number: one command for a stream of any length. The memory
-        includes that of groups.
+        Divides the key's memory, which includes its groups, by the number of entries: one command for a
+        stream of any length.
         """
         found: dict[str, int] = {}
         for names in batched(lengths, COUNTED_TOGETHER):

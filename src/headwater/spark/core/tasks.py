@@ -13,15 +13,15 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from headwater.spark.core.options import SourceOptions
 
 _ENTRIES_WORTH_A_TASK: Final = 10_000
-"""Entries that are worth a task: starting one (some 10 ms) takes longer than reading fewer."""
+"""Number of entries that are worth a task: starting a task takes some 10 ms, longer than reading fewer entries."""
 
 
 class Counted(Protocol):
-    """Something that a task reads as a whole."""
+    """A part of a batch that one task reads as a whole."""
 
     @property
     def count(self) -> int:
-        """The number of its entries."""
+        """The number of entries in the part."""
         ...
 
 
@@ -39,8 +39,8 @@ class Division(NamedTuple):
 
     @classmethod
     def of(cls, total: int, options: SourceOptions) -> Division:
-        """Return the division that the options ask for. Without ``minPartitions`` there are enough tasks to use all
-        cores, but no needlessly small ones.
+        """Return the division that the options request. Without ``minPartitions``, there are enough tasks for all
+        cores, but none that is needlessly small.
 
         >>> options = SourceOptions("redis://localhost", min_partitions=3, max_entries_per_partition=1000)
         >>> Division.of(5000, options)
@@ -58,7 +58,7 @@ class Division(NamedTuple):
         return cls(total, tasks, entries, exact=least_tasks is not None)
 
     def parts(self, entries: int) -> int:
-        """Return the number of parts into which a range of ``entries`` is cut, so that none exceeds `Division.entries`.
+        """Return the number of parts for a range of ``entries``, so that no part exceeds `Division.entries`.
 
         >>> division = Division.of(300, SourceOptions("redis://localhost", min_partitions=200))
         >>> division.parts(300), division.parts(3)
@@ -68,8 +68,8 @@ class Division(NamedTuple):
         return max(1, min(entries, max(share, -(-entries // self.entries))))
 
     def packed(self, parts: Sequence[C]) -> Iterator[list[C]]:
-        """Yield the parts in their order, in groups of at most `entries` entries. A larger part is a group of its own.
-        If the division is exact and there are enough parts, there are at least `tasks` groups.
+        """Yield the parts in their order, in groups of at most `entries` entries. A larger part is a group alone.
+        If the division is exact and has at least `tasks` parts, there are at least `tasks` groups.
 
         >>> from collections import namedtuple
         >>> Part = namedtuple("Part", "count")

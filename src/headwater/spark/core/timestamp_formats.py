@@ -1,7 +1,7 @@
 """The formats of timestamps that are not written in ISO 8601: units since 1970, or patterns of letters.
 
-Letters have the same meaning as in Spark: ``yyyy-MM-dd HH:mm:ss.SSS xxx``. A pattern without a zone is in UTC, and a
-part that it omits has the smallest value: the first month and day, midnight.
+Letters have the same meaning as in Spark: ``yyyy-MM-dd HH:mm:ss.SSS xxx``. A pattern without a zone is in UTC. A
+part that the pattern omits has the smallest value: the first month and day, midnight.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LETTERS: Final = {
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - the offset is subtracted
 
 Parse = Callable[[str], int]
-"""Returns the microseconds since 1970 of a text; raises `ValueError`."""
+"""Returns the microseconds since 1970 for a string. Raises `ValueError` if the string has another form."""
 
 
 def checked(option: str, text: str) -> str:
@@ -68,7 +68,7 @@ def checked(option: str, text: str) -> str:
 
 @lru_cache(64)
 def pattern(text: str) -> Parse:
-    """Return the parser of a pattern. Raises `ValueError`, which says what is wrong with the pattern.
+    """Return the parser of a pattern. Raises `ValueError`, which describes the fault, for an invalid pattern.
 
     >>> pattern("dd/MM/yyyy HH:mm:ss.SSS xxx")("21/11/2026 10:00:00.5 +01:00") - 1_795_251_600_000_000
     500000

@@ -1,5 +1,5 @@
-"""The source of the entries of a reader in log mode. ``source.py`` chooses `archive.backend.ArchiveBackend` if the
-option ``archive`` is given.
+"""The source of a log-mode reader's entries. If the option ``archive`` is given, ``source.py`` chooses
+`archive.backend.ArchiveBackend` instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Backend:
     shape: RowShape
 
     def connect(self) -> tuple[SourceStore, Planner]:
-        """Return a new store, which the caller closes, and the planner that the driver uses with it."""
+        """Return a new store, which the caller must close, and a planner on that store. For the driver."""
         store = SourceStore(self.options)
         return store, planner(store)
 
@@ -37,7 +37,7 @@ class Backend:
         return BEGINNING
 
     def read(self, parts: Sequence[EntryRange]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of ranges, one after the other, as record batches. Runs in an executor."""
+        """Yield the rows of ``parts``, one after another, as record batches. Runs in an executor."""
         from headwater.spark.decoding.reading import read_ranges
 
         return read_ranges(self.options, self.shape, parts)

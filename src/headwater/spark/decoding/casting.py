@@ -1,16 +1,16 @@
 """Casts the text of a field to a typed Arrow column.
 
-A whole column is cast at once. If that fails, it is split in half, repeatedly, until the values that do not
-fit are alone. These become null, and their places are returned. So a clean column costs one cast, and a bad
-value some twenty small ones.
+A whole column is cast in one call. If that fails, the column is split in half, repeatedly, until the values that
+do not fit are alone. Such values become null, and their places are returned. A clean column costs one cast, and a
+bad value some twenty small casts.
 
 Text has the form in which messages write it (ADR 6): decimal numbers, ``true`` and ``false``, dates and
-times in ISO 8601 (UTC if there is no zone). Nested values: nested.py.
+times in ISO 8601 (UTC if there is no zone). nested.py casts nested values.
 
 A value is read exactly, or it does not fit: a decimal without its last digit, a double that would be infinite and
 a year that SQL does not have are misfits. Two roundings are usual and intended: a double is the nearest
-to its text, and a time loses the digits after its microseconds, as in Spark. Arrow alone does not suffice: its cast of
-long text to decimal128 wraps around (pyarrow 26), so only text that certainly fits is given to it.
+to its text, and a time loses the digits after its microseconds, as in Spark. Arrow alone does not suffice: its
+cast of long text to decimal128 wraps around (pyarrow 26), so Arrow casts only text that certainly fits.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from headwater.spark.decoding import numbers
 from headwater.spark.decoding.page import INSTANT, parsed
 
 Cast = Callable[[pa.Array], pa.Array]
-"""Casts a column of binary. Raises `ValueError`, such as `pa.ArrowInvalid`, for a bad value."""
+"""Casts a binary column. Raises `ValueError` (`pa.ArrowInvalid` is one) for a bad value."""
 
 _TIME: Final = (
     r"^\d{4}-\d\d-\d\d"
     r"([Tt ]\d\d(:\d\d(:\d\d([.,]\d+)?)?)?([Zz]|[+-]\d\d(:?\d\d)?(\[[\w/+-]+\])?)?)?$"
 )
-"""ISO 8601 as programs write it: with any digits after the second (Go, .NET), after a comma (Python's logging), and
-with the name of the zone after its offset (Java)."""
+"""ISO 8601 as programs write it: with any number of digits after the second (Go, .NET), with a comma before them
+(Python's logging), and with the zone's name after the offset (Java)."""
 
 _WITH_ZONE: Final = r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$"
 _ZONE: Final = r"(Z|[+-]\d\d(?::?\d\d)?)$"
@@ -59,7 +59,7 @@ _SHORT: Final = (
     (r"^(.{10}[T ]\d\d)" + _ZONE, r"\1:00\2"),
     (r"^(.{10}[T ]\d\d:\d\d)" + _ZONE, r"\1:00\2"),
 )
-"""Replacements that complete a time without minutes or seconds, which Arrow reads only without a zone."""
+"""Replacements that complete a time with a zone but without minutes or seconds, which Arrow does not read."""
 
 _FIRST_US: Final = -62_135_596_800_000_000
 _LAST_US: Final = 253_402_300_799_999_999
@@ -83,7 +83,7 @@ _BITS: Final[dict[type[DataType], int]] = {
 def cast_column(
     values: pa.BinaryArray, cast: Cast, type_: pa.DataType
 ) -> tuple[pa.Array, list[int]]:
-    """Return ``values`` as ``type_``, and the places of those that did not fit, which are null.
+    """Return ``values`` as ``type_``, and the places of values that did not fit. Such values become null.
 
     >>> texts = pa.array([b"17", b"x", None])
     >>> column, bad = cast_column(texts, caster(LongType()), pa.int64())
@@ -113,9 +113,9 @@ def _halving(
 
 
 def caster(type_: DataType, *, base64: bool = False, format_: str | None = None) -> Cast:
-    """Return a function that casts text to a Spark type. ``base64``: binary values are in base64.
+    """Return a function that casts text to a Spark type. If ``base64`` is true, binary values are in base64.
 
-    ``format_`` is the format of a timestamp (timestamp_formats.py); None is ISO 8601.
+    ``format_`` is the format of a timestamp (timestamp_formats.py); None means ISO 8601.
     """
     if format_ is not None and format_ != ISO:
         arrow = arrow_of(type_)
@@ -156,7 +156,7 @@ def arrow_of(type_: DataType) -> pa.DataType:
 
 
 def strict_integer(type_: DataType) -> Any:
-    """Return the msgspec type of the integers that a type can hold; None for other types."""
+    """Return the msgspec type of the integers that ``type_`` can hold; None if it is not an integer type."""
     if type(type_) not in _BITS:
         return None
     top = 2 ** (_BITS[type(type_)] - 1)
@@ -164,7 +164,7 @@ def strict_integer(type_: DataType) -> Any:
 
 
 def _or_parsed(cast: Cast, parse: Callable[[pa.Array], pa.Array | None]) -> Cast:
-    """Return ``parse`` with ``cast`` as its fallback; ``parse`` is faster if it is compiled."""
+    """Return ``parse`` with ``cast`` as its fallback or, if numbers.py is not compiled, only ``cast``."""
     if not numbers.COMPILED:
         return cast
 
@@ -206,7 +206,7 @@ def _to_decimal(values: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
 
 
 def _exact(text: bytes, unit: decimal.Decimal) -> decimal.Decimal:
-    """Return a number as a multiple of ``unit``; raises `ArithmeticError` or `ValueError`."""
+    """Return a number as a multiple of ``unit``. Raises `ArithmeticError` or `ValueError` if it is not one."""
     if _DECIMAL.fullmatch(text) is None:
         raise ValueError("not a decimal number")
     return decimal.Decimal(text.decode()).quantize(unit, context=_EXACT)
@@ -234,7 +234,7 @@ def _to_instant(values: pa.Array) -> pa.Array:
 
 
 def _by_format(values: pa.Array, format_: str) -> pa.Array:
-    """Parse times that are numbers of a unit since 1970, or that have a pattern."""
+    """Parse times that are numbers of a unit since 1970, or that match a pattern."""
     text = values.cast(pa.string())
     shift = UNITS.get(format_)
     if shift is not None and pc.all(pc.match_substring_regex(text, "^[0-9]{1,18}$")).as_py():
@@ -274,7 +274,7 @@ def _times(text: pa.Array) -> pa.Array:
         if pc.all(pc.ends_with(text, "Z")).as_py():  # the form in which messages write times
             return text.cast(zoned)
     except pa.ArrowInvalid:
-        pass  # perhaps it has more digits
+        pass  # perhaps a time has more digits
     text = _as_arrow_reads(text)
     has_zone = pc.match_substring_regex(text, _WITH_ZONE)
     if pc.all(has_zone).as_py():
@@ -286,7 +286,7 @@ def _times(text: pa.Array) -> pa.Array:
 
 
 def _as_arrow_reads(text: pa.Array) -> pa.Array:
-    """Return times in a form that Arrow accepts: no digits after microseconds, comma, small letters or zone's name."""
+    """Return times in a form that Arrow accepts: without nanoseconds, commas, small letters and names of zones."""
     if not pc.all(pc.match_substring_regex(text, _TIME)).as_py():
         return text
     text = pc.replace_substring_regex(text, r"\[.*", "")

@@ -1,14 +1,14 @@
-"""Reads the columns' texts from entries, in the form in which codec ``fields`` would hold them.
+"""Reads the columns' texts from entries, in the form that they have with the codec ``fields``.
 
     fields      each column is the text of the field with its name
-    bytes       likewise; columns.py allows only binary and string columns, so nothing is converted
+    bytes       likewise; columns.py allows only binary and string columns, so values are not converted
     json        the attributes of the JSON document in the field ``data``
     msgpack     likewise, in MessagePack
     faststream  the attributes of the JSON document that FastStream stores in ``__data__``
 
-An attribute's text is the one that messages write for its value (ADR 6): text unchanged, numbers as decimal
-text, nested values as JSON; null counts as missing. So casting.py is the same for all codecs. Only binary
-differs: JSON holds it in base64.
+An attribute's text is the one that messages write for its value (ADR 6): strings unchanged, numbers as decimal
+text, nested values as JSON; null counts as missing. Therefore casting.py is the same for all codecs. Only binary
+values differ: JSON has them in base64.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from headwater.spark.decoding.unknown import UnknownAttributes
 
 Texts = dict[str, pa.BinaryArray]
 Attributes = Callable[[bytes], Iterable[tuple[str, bytes | None]]]
-"""Returns the wanted attributes of one document as texts; raises `ValueError` for an invalid one."""
+"""Returns the wanted attributes of a document as texts. Raises `ValueError` for an invalid document."""
 
 SHOWN: Final = 100
 
 IN_BASE64: Final[frozenset[Codec]] = frozenset({"json", "faststream"})
-"""Codecs whose documents hold binary values as text."""
+"""Codecs whose documents have binary values in base64."""
 
 _FIELDS: Final[dict[Codec, bytes]] = {
     "json": DATA_FIELD,
@@ -105,7 +105,7 @@ class Documents:
         return {name: pa.array(values, pa.binary()) for name, values in columns.items()}, bad
 
     def bodies(self, page: Page) -> Iterator[bytes]:
-        """Yield the documents as the entries hold them, for callers that read their attributes."""
+        """Yield the undecoded documents of the entries, for callers that read attributes themselves."""
         if self._field is None:
             return
         for document in page.column(self._field).to_pylist():
@@ -114,7 +114,7 @@ class Documents:
 
 
 def cut(value: bytes) -> str:
-    """Return a value as errors show it: recognisable, but too short to leak a document."""
+    """Return a value in the form for error messages: recognisable, but too short to reveal a document."""
     shown = value.decode("utf-8", "backslashreplace")
     return repr(shown if len(shown) <= SHOWN else shown[:SHOWN] + "…")
 

@@ -7,13 +7,13 @@ there is a column of the declared type for each field of the message, and any of
     id string            the entry's id
     timestamp timestamp  the id's milliseconds; null, and the row is bad, after the year 9999
     fields map<…>        the raw fields, values as string or binary
-    entry array<struct<name binary, value binary>>   all fields as they are, for writing them again
+    entry array<struct<name binary, value binary>>   all fields unchanged, for writing them again
     _rescued string      the raw fields as JSON if a value did not fit its column; else null
     _delivery_count int  in group mode: the number of the entry's deliveries, including this one
     _consumer string     in group mode: the consumer to which the entry was delivered
 
-These names always mean these columns, regardless of the message's fields. Only ``entry`` with another type is
-a field. A field named ``id`` is read from ``fields['id']``.
+These names always mean these columns, even if the message has a field of the same name, except that ``entry`` with
+another type is a field. The field ``id`` of a message is available as ``fields['id']``.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _spelled(name: str, options: SourceOptions) -> str:
 def narrowed(schema: StructType, options: SourceOptions) -> StructType:
     """Reduce an inferred ``schema`` to the option ``columns``.
 
-    A column that was not inferred is a metadata column or text.
+    A column that was not inferred is a metadata column or a string.
     """
     if options.columns is None:
         return schema
@@ -146,7 +146,7 @@ class Column:
     type: DataType
     nullable: bool
     formats: Mapping[str, str] = field(default_factory=dict)
-    """The formats of its timestamps, by path, such as ``order.at``. Timestamps without one are in ISO 8601."""
+    """The formats of timestamps, by path, such as ``order.at``. Timestamps without a format are in ISO 8601."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class RowShape:
 
     @classmethod
     def of(cls, schema: StructType, options: SourceOptions) -> RowShape:
-        """Return the shape for ``schema``; raises `DeclarationError` naming the column."""
+        """Return the shape for ``schema``. Raises `DeclarationError`, which names the wrong column."""
         _check_columns(schema, options)
         columns = tuple(
             _column(each.name, each.dataType, options, nullable=each.nullable)
@@ -184,7 +184,7 @@ class RowShape:
 
 
 def _with_formats(columns: tuple[Column, ...], options: SourceOptions) -> tuple[Column, ...]:
-    """Return ``columns`` with the formats that the options give; raises `DeclarationError` for one without effect."""
+    """Return ``columns`` with the options' formats. Raises `DeclarationError` for a format without effect."""
     if not options.timestamp_formats:
         return columns
     paths = {
@@ -222,8 +222,8 @@ def _moments(type_: DataType, path: str) -> Iterator[str]:
 
 
 def _check_columns(schema: StructType, options: SourceOptions) -> None:
-    """Check that a schema agrees with the options ``columns`` and ``includeEntry``: Spark expects the schema's
-    columns."""
+    """Check that a schema agrees with the options ``columns`` and ``includeEntry``, because Spark expects the
+    columns of the schema."""
     if options.include_entry and not any(is_entry(f.name, f.dataType) for f in schema.fields):
         raise DeclarationError(
             f"includeEntry has no effect: the schema, or columns, does not have the column `{ENTRY_COLUMN} "

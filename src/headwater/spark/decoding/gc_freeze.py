@@ -13,9 +13,9 @@ _tasks = 0
 
 
 def freeze_loaded_objects() -> None:
-    """Freeze all objects when the process's second task begins; call it at the start of each task.
+    """Freeze all objects when the process's second task begins. Each task must call this function at its start.
 
-    By then the first task has loaded everything, and Spark has collected its garbage. Later garbage is
+    By then the first task has loaded all modules, and Spark has collected that task's garbage. Later garbage is
     collected as before, except for frozen objects that become part of a garbage cycle.
     """
     global _tasks

@@ -1,4 +1,4 @@
-"""Merges small record batches: Spark takes a millisecond for each, and many small streams have one each."""
+"""Merges small record batches: Spark takes a millisecond per batch, and each small stream makes a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENOUGH_BYTES: Final = 1024 * 1024
 
 
 def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ``batches``, which have one schema, in their order and in fewer batches.
+    """Yield the rows of ``batches``, which must have the same schema, in their order and in fewer batches.
 
     >>> import pyarrow as pa
     >>> small = pa.RecordBatch.from_pydict({"n": [1, 2]})

@@ -1,14 +1,14 @@
 """Reads the columns of a message. The text of nested columns is JSON.
 
-Rule 1. A value is judged by its text, with the same reader (casting.py), at top level and at any depth: a JSON string
-        like a field with that text; a number, ``true`` or ``false`` like a field with the same characters.
+Rule 1. The same reader (casting.py) reads a value's text at top level and at any depth. A JSON string is read like
+        a field with that text; a number, ``true`` or ``false`` like a field with the same characters.
 Rule 2. The smallest part that does not fit is null: an element, a value of a map, an attribute. If the schema does
         not allow a null there, the value that contains the part is null.
 Rule 3. A whole number that is read as a timestamp is in seconds, as for Spark's ``from_json``.
 
-A column of structs becomes a column for each attribute, a column of arrays one of all elements, and these are read
-like any other. Where every value has the strict form of its type, msgspec decodes all of it at once, with the same
-result. How this differs from Spark's ``from_json``: docs/adr/0020-decoding.md.
+A column of structs becomes one column for each attribute, a column of arrays one column of all elements, and these
+columns are read like any other. If every value has the strict form of its type, msgspec decodes the whole column
+in one call, with the same result. Differences from Spark's ``from_json``: docs/adr/0020-decoding.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Formats(NamedTuple):
 
     @property
     def own(self) -> str | None:
-        """The format of the value, if it is a timestamp that has one."""
+        """The format of the value; None if it is not a timestamp with a format."""
         return self.by_path.get(self.path)
 
     def of(self, name: str) -> Formats:
@@ -70,16 +70,16 @@ MISFIT: Final = b"\xff"
 _HALF: Final = re.compile(
     rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL
 )
-"""Half of a surrogate pair, in the group; or, without the group, text that could be mistaken for one."""
+"""Matches half of a surrogate pair, in the group, or text that could be mistaken for one, without the group."""
 MARK: Final = rb"\ufdd0\ufdd1\ufdd0"
-"""Escapes of three characters that text does not contain (Unicode: noncharacters)."""
+"""JSON escapes of three noncharacters of Unicode, which text does not contain."""
 
 _SECONDS: Final = re.compile(rb"-?[0-9]{1,12}")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def reader_of(type_: DataType, *, base64: bool = False, formats: Formats = NO_FORMATS) -> Reader:
-    """Return a function that reads a column of text as a Spark type. ``base64``: binary values are in base64.
+    """Return a function that reads a column of text as a Spark type, with binary in base64 if ``base64``.
 
     >>> from pyspark.sql.types import LongType
     >>> column, misfits = reader_of(ArrayType(LongType()))(pa.array([b'[1, "x"]', None]))
@@ -102,15 +102,15 @@ def reader_of(type_: DataType, *, base64: bool = False, formats: Formats = NO_FO
 
 
 def reading_of(type_: DataType, formats: Formats = NO_FORMATS) -> Reading:
-    """Return how a JSON value becomes text for a column of ``type_``."""
+    """Return the kind of reading that makes a JSON value text for a column of ``type_``."""
     if isinstance(type_, TimestampType) and formats.own is None:
         return "moment"
     return "string" if isinstance(type_, StringType) else "other"
 
 
 def decoded(decode: Callable[[bytes], T], document: bytes) -> T:
-    """Decode JSON. A string with half of a surrogate pair, which JSON permits and UTF-8 does not, is marked, so that
-    `text_of_json` makes it a misfit: msgspec would refuse the whole document. Raises `ValueError`."""
+    """Decode JSON. JSON permits half of a surrogate pair, for which msgspec would refuse the whole document. Such
+    a string is marked, so that `text_of_json` makes it a misfit. Raises `ValueError` for invalid JSON."""
     try:
         return decode(document)
     except ValueError:
@@ -124,7 +124,7 @@ _unquote = msgspec.json.Decoder(str).decode
 
 
 def text_of_json(value: bytes, reading: Reading = "other") -> bytes | None:
-    """Return the text of one JSON value; None for null. As a ``moment``, a whole number is a time.
+    """Return the text of one JSON value; None for null. If ``reading`` is moment, a whole number is a time.
 
     >>> text_of_json(b'"tea"'), text_of_json(b"1.50"), text_of_json(b"0", "moment")
     (b'tea', b'1.50', b'1970-01-01T00:00:00Z')
@@ -142,7 +142,7 @@ def text_of_json(value: bytes, reading: Reading = "other") -> bytes | None:
 
 
 def text_of_seconds(value: bytes) -> bytes:
-    """Return the time ``value`` seconds after 1970, in ISO 8601; a misfit if it is not such a number."""
+    """Return the time ``value`` seconds after 1970, in ISO 8601; a misfit if ``value`` is not a whole number."""
     try:
         if _SECONDS.fullmatch(value):
             moment = _EPOCH + dt.timedelta(seconds=int(value))
@@ -177,7 +177,7 @@ class _Nested(ABC):
                 found = [None if text is None else decode(text) for text in texts]
                 return pa.array(found, self._type), {}
             except (ValueError, TypeError, RecursionError, OverflowError):
-                pass  # one value at least has another form
+                pass  # at least one value has another form
         misfits: Misfits = {}
         return self._by_column(self._decoded(texts, misfits), misfits), misfits
 
@@ -193,7 +193,7 @@ class _Nested(ABC):
 
     @abstractmethod
     def _by_column(self, values: list[Any], misfits: Misfits) -> pa.Array:
-        """Return the decoded values as a column, and add those that do not fit to ``misfits``."""
+        """Return the decoded values as a column, and add values that do not fit to ``misfits``."""
 
 
 class _Listed(_Nested):
@@ -210,7 +210,7 @@ class _Listed(_Nested):
     def _items(
         self, values: list[Any], keys: list[str] | None, misfits: Misfits
     ) -> tuple[pa.Int32Array, pa.Array, pa.BooleanArray]:
-        """Return offsets, the values inside, and a mask of the null places. ``keys`` name the values of maps."""
+        """Return offsets, the values inside, and a mask of the nulls. ``keys`` is None for arrays."""
         starts, owners, texts = [0], list[int](), list[bytes | None]()
         for place, value in enumerate(values):
             items = () if value is None else value if keys is None else value.values()
@@ -293,7 +293,7 @@ class _Structs(_Nested):
 
 
 def _strict(type_: DataType) -> Any:
-    """Return a msgspec type that decodes ``type_`` as `_Nested._by_column` does, or fails; None if none does that."""
+    """Return the msgspec type that decodes like `_Nested._by_column`, or fails; None if msgspec has none."""
     if isinstance(type_, ArrayType):
         inner = _strict(type_.elementType)
         return inner and list[inner | None if type_.containsNull else inner]  # type: ignore[misc]

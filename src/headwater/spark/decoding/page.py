@@ -22,7 +22,7 @@ from headwater.spark.decoding import numbers
 Pairs = tuple[pa.Int32Array, pa.BinaryArray, pa.BinaryArray]
 
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, the last that SQL, Python and most readers of Parquet have."""
+"""The end of the year 9999, the last year in SQL, Python and most readers of Parquet."""
 
 SAFE_DIGITS: Final = len(str(MAX_TIMESTAMP_MS)) - 1
 INSTANT: Final = pa.timestamp("us", "UTC")
@@ -50,31 +50,31 @@ class Page(ABC):
 
     @abstractmethod
     def column(self, name: bytes) -> pa.BinaryArray:
-        """Return the value of field ``name`` in each entry, null if it is missing."""
+        """Return the value of field ``name`` in each entry; null where the field is missing."""
 
     @abstractmethod
     def pairs(self, *, reserved: bool) -> Pairs:
-        """Return all fields as a column of maps: the entries' offsets (and the end), names, values.
+        """Return the parts of a column of maps: the offsets of entries and the end, the names, the values.
 
-        Reserved fields are omitted unless ``reserved``.
+        Reserved fields are omitted unless ``reserved`` is true.
         """
 
     def all_pairs(self) -> Pairs:
-        """Return all fields as they are: reserved and repeated ones too, in their order."""
+        """Return all fields in their order, including reserved and repeated ones, in the form of `pairs`."""
         bodies = self.bodies
         starts = list(accumulate((len(body) // 2 for body in bodies), initial=0))
         flat = list(chain.from_iterable(bodies))
         return _pairs(starts, flat[::2], flat[1::2])
 
     def id_column(self) -> pa.StringArray:
-        """Return the ids as text."""
+        """Return the ids as strings."""
         try:
             return self.ids_as_binary().cast(pa.string())
         except pa.ArrowInvalid as error:
             raise ProtocolError(f"the server sent an id that is not text: {error}") from None
 
     def moments(self) -> pa.TimestampArray:
-        """Return the ids' milliseconds as timestamps; null beyond `MAX_TIMESTAMP_MS`."""
+        """Return the ids' milliseconds as timestamps; null for ids beyond `MAX_TIMESTAMP_MS`."""
         if numbers.COMPILED:
             found = parsed(self.ids_as_binary(), numbers.id_instants, INSTANT)
             if found is not None:
@@ -119,7 +119,7 @@ class ListPage(Page):
     def _find_regular(self) -> None:
         """Check whether every entry has the same names in the same order, as typed producers write.
 
-        Then columns are slices of the flat list of all fields, which C code makes.
+        If so, columns are slices of the flat list of all fields, which C code makes.
         """
         if self._searched or not self.bodies:
             return
@@ -166,7 +166,7 @@ def _pairs(starts: list[int], names: list[bytes], values: list[bytes]) -> Pairs:
 
 
 def one_by_one(page: Page) -> Iterator[Page]:
-    """Yield each entry as a page, for a page that is too large for Arrow's offsets (int32)."""
+    """Yield each entry as a page of its own, because ``page`` is too large for Arrow's offsets (int32)."""
     for id_, body in zip(page.ids, page.bodies, strict=True):
         yield ListPage([id_], [body])
 
@@ -183,7 +183,7 @@ def parsed(
         return None
     places = memoryview(offsets).cast("i")[: len(texts) + 1]
     found = parse(places, memoryview(data).cast("B"), *arguments)
-    # Every empty text must be a null: an empty value does not parse.
+    # Every empty text must be a null, because an empty value is not a number or time.
     if found is None or found[1] != texts.null_count:
         return None
     return pa.Array.from_buffers(

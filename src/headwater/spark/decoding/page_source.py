@@ -1,15 +1,15 @@
 """The connection from which pages are read. Only this module and `sink/wire.py` take bytes from redis-py's socket.
 
-redis-py returns only decoded replies. After it has connected and authenticated, this module reads the raw
-bytes of replies from its socket (TCP, TLS or unix).
+redis-py returns only decoded replies. After redis-py has connected and authenticated, this module reads the raw
+bytes of replies from redis-py's socket (TCP, TLS or unix).
 
-Rule 1. At most one request is pending. `PageSource.ahead` sends the next one as soon as it is known, so the
-        server prepares a page while the previous one is decoded.
-Rule 2. After an error, part of a reply may still arrive, so the connection is closed and the next request
-        opens another. It requests the same range again, so nothing is read twice.
-Rule 3. A connection without a pending reply stays open for the process's next partition. Opening one takes
-        three round trips, five times as long as reading a few rows. redis-py checks whether the server has
-        closed it in the meantime. Spark ends a Python process that has been idle for a minute.
+Rule 1. At most one request is pending. `PageSource.ahead` sends the next request as soon as it is known, so the
+        server prepares a page while the previous page is decoded.
+Rule 2. After an error, part of a reply may still arrive. Therefore the connection is closed, and the next request
+        opens another one and requests the same range again, so no entry is read twice.
+Rule 3. A connection without a pending reply stays open for the process's next partition. Opening a connection
+        takes three round trips, five times as long as reading a few rows. redis-py checks whether the server has
+        closed the connection meanwhile. Spark ends a Python process that has been idle for a minute.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import redis
 
 _NOT_YET: Final = ("LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN")
-"""Errors of a server that will soon be able to reply."""
+"""Errors after which a server will soon be able to execute the command."""
 
 
 _MOST_STORES: Final = 4
@@ -55,9 +55,9 @@ class PageSource:
         self._client: redis.Redis | None = None
         self._connection: Any = None
         self._node: NodeAddress | None = None
-        """The node of the cluster to which the connection is open, or was last."""
+        """The node of the cluster to which the connection is or was last open; None without a cluster."""
         self._asked_of: NodeAddress | None = None
-        """The node that already has the stream, while the stream's slot moves there."""
+        """The node to which the stream's slot is moving, if it already has the stream; else None."""
         self._decoder = PageDecoder()
         self._asked: Request | None = None
 
@@ -67,7 +67,7 @@ class PageSource:
         return self._decoder.weight
 
     def ahead(self, request: Request) -> None:
-        """Send the request of the next call of `page`; if that fails, `page` sends it again."""
+        """Send the request of the next call of `page`. If sending fails, `page` sends the request again."""
         import redis
 
         try:
@@ -115,7 +115,7 @@ class PageSource:
         return self._client.connection_pool.get_connection()
 
     def _of_redis(self, text: str) -> Exception:
-        """Return a server's error as the exception that redis-py raises for it elsewhere."""
+        """Return a server's error as the exception that redis-py raises for such an error."""
         import redis
 
         kind, _, rest = text.partition(" ")
@@ -146,7 +146,7 @@ class PageSource:
                 return page
 
     def _doubt(self) -> None:
-        """Report a lost connection to the cluster's client: another node may have taken this one's place."""
+        """Report a lost connection to the cluster's client, because another node may have replaced this node."""
         client = _store(self._url)
         if self._node is not None and isinstance(client, ClusterClient):
             client.calls.doubt(self._node)

@@ -1,10 +1,10 @@
 """Reads the ranges of a task in an executor: pages of XRANGE as record batches, and a count.
 
-Rule 1. A range has a count of its entries. If fewer arrive, the others were removed after they were
-        counted, and core/completeness.py decides whether that is an error. Rows are never missing silently.
-Rule 2. Each page is requested by the last id that was read, so a lost connection costs only that page.
-Rule 3. The ranges of a task share a connection, and the next one is requested while the last page of this one is
-        decoded: a task may read hundreds of small streams. On a cluster each may be at another node.
+Rule 1. A range has a count of its entries. If fewer entries arrive, the others were removed after the count, and
+        core/completeness.py decides whether that is an error. Rows are never missing silently.
+Rule 2. Each page is requested by the last id that was read, so a lost connection costs only one page.
+Rule 3. A task may read hundreds of small streams. Its ranges share a connection, and the next range is requested
+        while the last page of the current range is decoded. On a cluster, ranges may be on different nodes.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headwater.spark")
 
 FIRST_PAGE: Final = 64
-"""The first page is small: the entries' sizes are not known, and even large ones must fit in memory."""
+"""Number of entries in the first page: few, because their sizes are unknown and large ones must fit in memory."""
 
 MOST_A_PAGE: Final = 5000
-"""Entries in one XRANGE. Pages above 20,000 are slower because their reply exceeds the CPU caches."""
+"""Maximum number of entries in one XRANGE. Above 20,000, a page is slower because it exceeds the CPU caches."""
 
 PAGE_BYTES: Final = 4 * 1024 * 1024
-"""The target size of a page; a page of large entries has fewer entries."""
+"""The target size of a page in bytes. A page of large entries has fewer entries."""
 
 
 def read_ranges(
     options: SourceOptions, shape: RowShape, parts: Sequence[EntryRange]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the entries of ``parts``, one after the other, as record batches of ``shape``.
+    """Yield the entries of ``parts``, one after another, as record batches of ``shape``.
 
-    Raises `DataLoss` if there are fewer entries than were counted, and `DecodeError` depending on ``mode``.
+    Raises `DataLoss` if there are fewer entries than were counted, and `DecodeError` for a bad row (``mode``).
     """
     freeze_loaded_objects()
     builder = RowBuilder(shape, parts[0].stream)
@@ -66,7 +66,7 @@ def read_ranges(
             found = 0
             with closing(pages_of(options, part, source=shared, following=following)) as pages:
                 while True:
-                    # A page is thousands of lists without cycles: the collector would take a third of the time.
+                    # A page is thousands of lists without cycles; the collector would cost a third of the time.
                     with collector_off():
                         page = next(pages, None)
                         if page is None:
@@ -91,7 +91,7 @@ def read_ranges(
 def judge_count(store: SourceStore, part: EntryRange, found: int) -> None:
     """Report that ``part`` had ``found`` entries instead of its count. Closes ``store``.
 
-    Raises `DataLoss`, depending on the options.
+    Raises `DataLoss` unless the options accept the loss.
     """
     with closing(store):
         finding = judge_range(
@@ -113,8 +113,8 @@ def pages_of(
     source: PageSource | None = None,
     following: EntryRange | None = None,
 ) -> Generator[Page, None, None]:
-    """Yield the entries of ``part`` that the stream holds now, page by page in the order of their ids. If a ``source``
-    is given, the caller closes it, and ``following`` is the range that it will be asked for next."""
+    """Yield the entries of ``part`` that the stream holds now, page by page in the order of their ids. The caller
+    must close a given ``source``; ``following`` is the range that the caller will read next from ``source``."""
     pages = source if source is not None else PageSource(options.url)
     request: Request | None = _first_of(part)
     try:
@@ -141,7 +141,7 @@ def _first_of(part: EntryRange) -> Request:
 
 
 def _following(asked: Request, page: Page, weight: int) -> Request | None:
-    """Return the request that follows ``page``; None if that was the last page."""
+    """Return the request that follows ``page``; None if ``page`` was the last page."""
     if len(page) < asked.most:
         return None
     try:

@@ -1,8 +1,8 @@
 """Parses the bytes of a reply, as they arrive, into a page.
 
-If cutting.py is compiled, a reply is cut as long as it is regular. At the first byte that is not, all bytes
-so far and all later ones go to hiredis, which parses them or reports the error. If cutting.py is not
-compiled, hiredis parses every reply, because that is faster than cutting in plain Python.
+If cutting.py is compiled, it cuts a reply as long as the reply is regular. At the first irregular byte, all bytes
+so far and all later bytes go to hiredis, which parses them or reports the error. If cutting.py is not compiled,
+hiredis parses every reply, because hiredis is faster than cutting in plain Python.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MORE: Final = object()
 
 
 class PageDecoder:
-    """Parses one reply after the other; the next may be requested when one is complete.
+    """Parses one reply after another. The next reply may be requested when the current one is complete.
 
     >>> decoder = PageDecoder()
     >>> decoder.feed(b"*1\\r\\n*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb")
@@ -41,18 +41,18 @@ class PageDecoder:
         self._cut = cut
         self._size = _FIRST_BYTES
         self.weight = 0
-        """The size of the reply in bytes: of the current one so far, or of the last complete one."""
+        """The size in bytes of the current reply so far or, between replies, of the last complete reply."""
         self._begin()
 
     def _begin(self) -> None:
-        # A page refers to its reply's bytes, so each reply has its own buffer, as large as the last.
+        # A page refers to its reply's bytes, so each reply has its own buffer, sized by the last reply.
         self._buffer = bytearray(self._size)
         self._cutter: ReplyCutter | None = ReplyCutter() if self._cut else None
         self._reader: hiredis.Reader | None = None if self._cut else _reader()
         self._whole = False
 
     def feed(self, data: bytes) -> Page | None:
-        """Add ``data``; return the page if ``data`` completes it."""
+        """Add ``data``; return the page if ``data`` completes the reply, else None."""
         rest = memoryview(data)
         page = None
         while rest:
@@ -78,7 +78,7 @@ class PageDecoder:
         return memoryview(self._buffer)[used:]
 
     def received(self, size: int) -> Page | None:
-        """Process ``size`` bytes that arrived in `room`; return the page if they complete it.
+        """Process ``size`` bytes that arrived in `room`; return the page if they complete the reply, else None.
 
         Raises `hiredis.ReplyError` for an error reply, and `ProtocolError` for bytes that are not a list
         of entries.
@@ -111,7 +111,7 @@ class PageDecoder:
         if surplus:
             raise _surplus()
         self._whole = True
-        # The next reply is probably about as large; a much larger buffer is not allocated for it.
+        # The next reply probably has a similar size, so its buffer is not much larger.
         self._size = max(_FIRST_BYTES, self.weight + self.weight // 8 + _LEAST_ROOM)
         return page
 
@@ -125,7 +125,7 @@ def _surplus() -> ProtocolError:
 
 
 def page_of(reply: Any) -> Page:
-    """Return the entries of a parsed reply; raises `ProtocolError` if it is not a list of entries."""
+    """Return the entries of a parsed reply. Raises `ProtocolError` if it is not a list of entries."""
     if type(reply) is list and all(type(entry) is list and len(entry) == 2 for entry in reply):
         ids = [entry[0] for entry in reply]
         bodies = [entry[1] for entry in reply]

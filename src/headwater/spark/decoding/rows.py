@@ -1,9 +1,9 @@
 """Builds an Arrow record batch of the requested shape from a page of entries.
 
-A row is *bad* if a value does not fit its column. ``mode`` decides what happens to it: ``permissive`` keeps
-the row with a null, and stores the raw fields in ``_rescued`` if the schema has that column;
-``dropmalformed`` omits the row; ``failfast`` raises. A null in a NOT NULL column is bad too, and cannot be
-kept.
+A row is *bad* if a value does not fit its column. ``mode`` decides about bad rows: ``permissive`` keeps the row
+with a null, and stores the raw fields in ``_rescued`` if the schema has that column; ``dropmalformed`` omits the
+row; ``failfast`` raises an error. A row with a null in a NOT NULL column is also bad; with ``permissive``, it
+raises an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headwater.spark.decoding.unknown import UnknownAttributes
 
 
 class _Delivered(NamedTuple):
-    """The delivery counts of a page's entries and their consumer, which only group mode has."""
+    """The delivery counts of a page's entries and their consumer. Both are None in log mode."""
 
     deliveries: Sequence[int] | None
     consumer: str | None
@@ -41,7 +41,7 @@ class _Delivered(NamedTuple):
 class RowBuilder:
     """Builds record batches for one stream, and counts the bad rows.
 
-    ``bad_rows`` and ``first_bad`` (a sentence) are for the warning at the end of a partition.
+    ``bad_rows`` (their number) and ``first_bad`` (a sentence) are for the warning at the end of a partition.
     """
 
     def __init__(self, shape: RowShape, stream: str, *, keep_unknown: bool = True) -> None:
@@ -73,10 +73,10 @@ class RowBuilder:
         deliveries: Sequence[int] | None = None,
         consumer: str | None = None,
     ) -> pa.RecordBatch:
-        """Return the page's entries as rows; raises `DecodeError` if ``mode`` does not accept them.
+        """Return the page's entries as rows. Raises `DecodeError` if ``mode`` does not accept a bad row.
 
-        In group mode, ``deliveries``, one for each entry of ``page``, and ``consumer`` are the values of
-        the columns ``_delivery_count`` and ``_consumer``; without them these are null.
+        In group mode, ``deliveries`` (one for each entry) and ``consumer`` are the values of the columns
+        ``_delivery_count`` and ``_consumer``. If they are None, these columns are null.
         """
         unknown: dict[int, bytes] = {}
         texts, no_documents = self._documents.texts(page, unknown)
@@ -168,7 +168,7 @@ class RowBuilder:
         self.first_bad = self.first_bad or first
 
     def _fill(self, array: pa.Array, column: Column, bad: dict[int, str]) -> pa.Array:
-        """Accept nulls in a NOT NULL column if bad rows will be dropped; raise otherwise."""
+        """Return ``array`` if bad rows will be dropped. Otherwise raise `DecodeError` for a null in it."""
         if self.shape.mode == "dropmalformed":
             return array  # the rows with nulls are filtered out later
         places = pc.indices_nonzero(array.is_null()).to_pylist()
@@ -201,7 +201,7 @@ class RowBuilder:
 
 
 def _entries_of(values: list[int], starts: pa.Int32Array) -> list[int]:
-    """Return the entries that contain ``values``, which are numbered through all entries."""
+    """Return the places of the entries that contain ``values``, which are indexes over all entries' pairs."""
     if not values:
         return []
     begins = starts.to_pylist()

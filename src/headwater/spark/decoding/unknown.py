@@ -1,7 +1,7 @@
 """Finds the attributes of documents that the schema does not have, at any depth.
 
-Most documents have none. At the top level the names show that; below it, one pass of msgspec does, without a Python
-object per value. Only a document that may have some is searched.
+Most documents do not have such attributes. At the top level, the names show this; below it, one pass of msgspec
+does, without a Python object per value. Only a document that may have unknown attributes is searched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headwater.spark.decoding.nested import MARK, decoded
 _log = logging.getLogger("headwater.spark")
 
 _MOST_NAMES: Final = 100
-"""Maximum number of names that are logged and remembered for one query."""
+"""Maximum number of names that a process logs and remembers for one query."""
 _MOST_QUERIES: Final = 100
 """Maximum number of queries whose names one process remembers."""
 _MOST_CHARACTERS: Final = 100
@@ -45,23 +45,23 @@ class UnknownAttributes:
     """
 
     def __init__(self, columns: Mapping[str, DataType], *, packed: bool) -> None:
-        # A document in MessagePack becomes JSON only if it has such attributes.
+        # A document in MessagePack becomes JSON only if it has unknown attributes.
         self._module: Any = msgspec.msgpack if packed else msgspec.json
         self._columns = columns
         nested = any(map(_has_struct, columns.values()))
         self._check = self._module.Decoder(_struct(columns)).decode if nested else None
         self._names_known = frozenset(columns).issuperset
         self.may_be = True
-        """True if the last document may have such attributes."""
+        """True if the last document may have unknown attributes."""
         self._object = self._module.Decoder(dict[str, msgspec.Raw]).decode
         self._list = self._module.Decoder(list[msgspec.Raw]).decode
         self._names: dict[str, None] = {}
 
     def of(self, document: bytes) -> bytes | None:
-        """Return, as a JSON object, the values of these attributes by their paths; None if it has none.
+        """Return a JSON object of the unknown attributes of ``document``, by path; None if it has none.
 
-        Empty if JSON cannot hold one of them (half of a surrogate pair, an extension of MessagePack): the raw entry has
-        to be kept.
+        The result is empty if JSON cannot represent one of the values (half of a surrogate pair, an extension of
+        MessagePack); the raw entry must then be kept.
         """
         if self._is_known(document):
             return None
@@ -78,8 +78,8 @@ class UnknownAttributes:
         return b"" if MARK in text else text
 
     def known(self, document: bytes) -> Iterable[tuple[str, msgspec.Raw]]:
-        """Return the other attributes of a document, and set `may_be`. Raises `ValueError` if the document is not
-        valid."""
+        """Return the attributes of a document that are columns, and set `may_be`. Raises `ValueError` if the
+        document is not valid."""
         self.may_be = True
         found: dict[str, msgspec.Raw] = self._object(document)
         if self._names_known(found):
@@ -94,7 +94,7 @@ class UnknownAttributes:
             return False  # an unknown attribute, or a value of another kind
 
     def log(self, stream: str) -> None:
-        """Log the names that were found, each once for a query and process."""
+        """Log the names that were found, each once per query in this process."""
         names, self._names = self._names, {}
         if not names:
             return
@@ -142,7 +142,7 @@ class UnknownAttributes:
         try:
             return decoded(decode, raw)
         except (ValueError, TypeError, RecursionError):
-            return nothing  # a value of another kind, which does not fit anyway
+            return nothing  # a value of another kind, which does not fit its column anyway
 
     def _as_json(self, value: msgspec.Raw) -> msgspec.Raw:
         if self._module is msgspec.json:

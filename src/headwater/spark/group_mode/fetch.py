@@ -5,8 +5,8 @@ Rule 2. A fetched entry is pending under this query's name until a batch that na
         fetching fails before the batch is named, the next attempt begins with the query's own pending
         entries (`own`), so nothing is lost.
 Rule 3. The driver keeps ids and sizes from the replies, and drops the bodies page by page.
-Rule 4. An available-now run ends: it passes once over each pending list, and reads the new entries that
-        existed when the run began (and the rest of the page that contains the last of them).
+Rule 4. An available-now run passes once over each pending list, and reads the new entries that existed when
+        the run began (and the rest of the page that contains the last of them). Then the run ends.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from headwater.spark.group_mode.offsets import EntryRun, Portion
 _log = logging.getLogger("headwater.spark")
 
 MOST_SINGLES: Final = 10_000
-"""The maximum number of entries that a batch names singly: some 300 KB of offset."""
+"""Maximum number of entries that a batch names singly. They take some 300 KB of the offset."""
 
 MOST_RUNS: Final = 10_000
-"""The maximum number of runs; replies of large entries make many short runs."""
+"""Maximum number of runs in a batch. Replies of large entries make many short runs."""
 
 MOST_ENTRIES: Final = 1_000_000
-"""The maximum number of entries of a batch. The driver holds and renews their ids: 100 MB."""
+"""Maximum number of entries in a batch. The driver holds and renews their ids, which take 100 MB."""
 
 FEW_STREAMS: Final = 10
 GLANCED_TOGETHER: Final = 100
 GLANCED_ENTRIES: Final = 2
-"""A query of more than `FEW_STREAMS` streams first asks for `GLANCED_ENTRIES` of each, of `GLANCED_TOGETHER` streams
-at once. These are as many entries as a `FIRST_PAGE`, because their sizes are not known yet."""
+"""A query of more than `FEW_STREAMS` streams first requests `GLANCED_ENTRIES` entries of each, for
+`GLANCED_TOGETHER` streams in one request: as many as in a `FIRST_PAGE`, because their sizes are unknown."""
 
 FIRST_PAGE: Final = 200
 MOST_A_PAGE: Final = 2_000
 PAGE_BYTES: Final = 8 * 1024 * 1024
-"""The target size of one reply; a page of large entries has fewer entries."""
+"""The target size of one reply in bytes. A page of large entries has fewer entries."""
 
 BURIED_AGAIN_MS: Final = 60_000
-"""Time until a dead letter is retried whose stream did not accept it."""
+"""Time until an entry that the dead-letter stream did not accept is buried again, in milliseconds."""
 
 
 @dataclass
@@ -62,14 +62,14 @@ class AvailableNow:
 
     upto: Mapping[str, StreamID]
     claimed: set[str] = field(default_factory=set)
-    """Streams whose pending list it has passed over completely."""
+    """Streams whose pending list the run has passed over completely."""
     reached: set[str] = field(default_factory=set)
-    """Streams whose new entries it has read completely."""
+    """Streams whose new entries the run has read completely."""
 
 
 @dataclass
 class Limits:
-    """Limits of a batch: the number of its entries, and of their bytes unless None. ``run`` is an available-now run."""
+    """Limits of a batch: numbers of entries and bytes (None: unlimited). ``run`` is an available-now run."""
 
     entries: int
     bytes: int | None = None
@@ -78,7 +78,7 @@ class Limits:
 
 @dataclass
 class _Fetched:
-    """The entries fetched from one stream: all with their delivery counts, and as runs and single entries."""
+    """The entries fetched from one stream: delivery counts by id, and the same entries as runs and singles."""
 
     counts: dict[bytes, int] = field(default_factory=dict)
     runs: list[EntryRun] = field(default_factory=list)
@@ -141,7 +141,7 @@ class BatchFetch:
         return False
 
     def _renewed(self, stream: str, found: list[Delivered]) -> list[Delivered]:
-        """Return the entries that this consumer still owns; it may have been idle for a long time."""
+        """Renew ``found``; return the entries that this consumer still owns: others may have claimed some."""
         ids = [one.id for one in found]
         kept = set(self._membership.renew(stream, ids, unsettled=lambda: self._unsettled(stream)))
         return [one for one in found if one.id in kept]
@@ -172,14 +172,14 @@ class BatchFetch:
             room = self._room(stream)
             if not room:
                 continue
-            # Evenly; what one stream does not need goes to the others.
+            # Rooms are equal, and room that one stream does not need goes to the others.
             if self._page(stream, min(room, max(1, self._left() // (len(waiting) + 1)))):
                 waiting.append(stream)
 
     def _glance(self, streams: list[str]) -> list[str]:
         """Fetch a few entries of each stream, many streams in one request; return those that may have more.
 
-        Most of a thousand streams have nothing new.
+        Of a thousand streams, most do not have new entries.
         """
         more: list[str] = []
         while streams:
@@ -200,7 +200,7 @@ class BatchFetch:
         return more + streams
 
     def _page(self, stream: str, count: int) -> bool:
-        """Fetch one page; return whether there may be more."""
+        """Fetch one page of ``stream``; return whether there may be more entries."""
         claims = self._claims(stream)
         found = self._membership.do(
             stream, self._poll(stream, count), unsettled=lambda: self._unsettled(stream)
@@ -225,7 +225,7 @@ class BatchFetch:
         )
 
     def _polled(self, stream: str, found: list[Delivered], count: int) -> bool:
-        """Add one page to the batch; return whether there may be more."""
+        """Add one page to the batch; return whether there may be more entries."""
         now_only, claims = self._limits.run, self._claims(stream)
         new = [one for one in found if not one.claimed]
         self._take(stream, found, new)
@@ -307,7 +307,7 @@ class BatchFetch:
     # --- dead letters -----------------------------------------------------------------------------
 
     def _bury(self, stream: str, found: Iterable[Delivered]) -> None:
-        """Bury entries that were delivered too often; they are not part of the batch."""
+        """Bury entries that were delivered too often, which are then not part of the batch."""
         most = self._membership.max_deliveries
         dead = [one for one in found if most is not None and one.delivery_count > most]
         if not dead:

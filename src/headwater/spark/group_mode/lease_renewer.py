@@ -1,11 +1,11 @@
 """Renews the leases of a batch's entries, so that no worker claims them while Spark works on them.
 
-Rule 1. An entry is renewed from when it is fetched until it is settled, every third of the idle time
-        after which others claim it. A thread with its own connection does that, because the process's only
-        other thread waits for Spark.
+Rule 1. An entry is renewed from its fetch to its settlement, every third of the idle time after which others
+        claim it. A thread with its own connection renews entries, because the process's only other thread
+        waits for Spark.
 Rule 2. Renewal ends with `end`, with the process, and when the process's parent is gone. Spark's driver
-        starts this process, and the entries of a killed driver must not stay leased. They are neither
-        settled nor released then; their leases expire.
+        starts this process, and the entries of a killed driver must not stay leased. Such entries are neither
+        settled nor released; their leases expire.
 Rule 3. An entry that now belongs to another consumer is no longer renewed. The batch continues. The entry
         is then handled twice, which a group allows, and settled once.
 """
@@ -52,22 +52,22 @@ class LeaseRenewer:
         self._thread.stop()
 
     def join(self) -> None:
-        """Wait until the thread has closed its connection, or for a second if it is stuck."""
+        """Wait until the thread has closed its connection, for at most a second."""
         self._thread.join(1.0)
 
     def expect(self, claim_after_ms: int) -> None:
-        """Renew often enough for entries that others claim after that idle time."""
+        """Renew often enough for entries that others claim after ``claim_after_ms`` of idle time."""
         if claim_after_ms / 3000 < self._seconds:
             self._seconds = claim_after_ms / 3000
             self._thread.hurry()
 
     def hold(self, member: Member, ids: Iterable[bytes]) -> None:
-        """Renew ``ids`` of the member's stream too."""
+        """Also renew the entries ``ids`` of the member's stream."""
         with self._lock:
             self._held.setdefault(member.stream, (member, {}))[1].update(dict.fromkeys(ids))
 
     def forget(self, stream: str) -> None:
-        """Stop renewing entries of ``stream``: it is settled."""
+        """Stop renewing the entries of ``stream``, which are being settled."""
         with self._lock:
             self._held.pop(stream, None)
 
@@ -89,7 +89,7 @@ class LeaseRenewer:
             try:
                 self._renew(client, member, ids)
             except GroupVanished:
-                # The next fetch recreates it from the entries that are not settled by then.
+                # The next fetch recreates the group with the entries that are not settled by then.
                 _log.debug("group %s of %s is gone", member.group, member.stream)
             except Refused as error:
                 _log.warning("leases on %s could not be renewed: %s", member.stream, error)

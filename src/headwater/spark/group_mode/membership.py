@@ -1,7 +1,7 @@
 """The query as a member of the group of each of its streams, with the same code as workers.
 
-Rule. `groups.session` recreates a group that vanished, as it does for workers: after the last seen entry,
-      with the entries that are not settled.
+Rule. `groups.session` recreates a group that vanished, as for workers: the group continues after the last seen
+      entry, and the entries that are not settled are pending again.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ Counted = Callable[[], Sequence[tuple[bytes, int]]]
 
 
 def nothing() -> Sequence[tuple[bytes, int]]:
-    """Return no entries: everything that was fetched is settled."""
+    """Return no entries, because all fetched entries are settled."""
     return ()
 
 
 _log = logging.getLogger("headwater.spark")
 
 CLAIM_AFTER_MS: Final = 30_000
-"""Idle time for claims if neither the option nor the group defines one; workers have the same default."""
+"""Idle time for claims, in ms, if neither the option nor the group sets one. Workers have the same default."""
 
 CHUNK: Final = 1_000
-"""Maximum number of settlements in one step: a few milliseconds of Lua on the server."""
+"""Maximum number of settlements in one step, which takes the server a few milliseconds of Lua."""
 
 _NEEDED: Final = (
     "+@stream +@hash +@sortedset +@string +@scripting +@transaction +@keyspace -@dangerous "
     "+time +info +command"
 )
-"""Permissions that ACL rules must grant; on Headwater, neither +@scripting nor +time is needed."""
+"""Permissions that ACL rules must grant. Headwater itself requires neither +@scripting nor +time."""
 
 _TOGETHER: Final = 500
-"""Streams whose lag is asked for in one request."""
+"""Maximum number of streams whose lags one request returns."""
 
 _SCAN_SECONDS: Final = 1.0
-"""Time between two searches for a pattern's streams; an idle query is polled ten times a second."""
+"""Minimum time between two searches for a pattern's streams. An idle query is polled ten times a second."""
 
 
 class Membership:
-    """Uses the store as a member of groups; not thread-safe."""
+    """Uses the store as a member of groups. Not thread-safe."""
 
     def __init__(self, options: SourceOptions, store: SourceStore) -> None:
         assert options.group is not None, "group mode has a group"
@@ -106,7 +106,7 @@ class Membership:
         return self._found
 
     def dead_letters(self, stream: str) -> str:
-        """Return the dead-letter stream of ``stream``, which its workers use too."""
+        """Return the name of the dead-letter stream of ``stream``, by default the one that workers use."""
         return self.options.dead_letter_stream or dead_letter_stream(stream)
 
     def joined(self, stream: str) -> bool:
@@ -115,8 +115,8 @@ class Membership:
     def join(self, stream: str, *, seen: StreamID | None, begin: bool) -> None:
         """Create the group if it is missing, and agree on settings with its members.
 
-        A new group begins after ``seen``. If that is None, it begins at the options' start (``begin``), or at
-        the first entry (a stream that a pattern found later). An existing group keeps its position.
+        A new group begins after ``seen``. If ``seen`` is None, it begins at the options' start if ``begin`` is
+        true, else at the first entry (for a stream found later). An existing group keeps its position.
         """
         member = self.member(stream)
         self._unsettled[stream] = nothing
@@ -171,7 +171,7 @@ class Membership:
         return MemberReader(member, gone=gone)
 
     def claim_after_ms(self, stream: str) -> int:
-        """Return ``minIdleTime``, or else the idle time on which the group of ``stream`` has agreed."""
+        """Return ``minIdleTime`` or, if it is not set, the idle time on which the stream's group has agreed."""
         if self._claim_after_ms is not None:
             return self._claim_after_ms
         key = group_settings_key(stream, self.group)
@@ -189,7 +189,7 @@ class Membership:
     def do(self, stream: str, make: Callable[[Member], Operation[T]], *, unsettled: Counted) -> T:
         """Run an operation; if the group has vanished, recreate it and run the operation again.
 
-        ``unsettled`` returns the entries of ``stream`` that this query has fetched and not settled, with counts.
+        ``unsettled`` must return the fetched, unsettled entries of ``stream`` with their delivery counts.
         """
         if not self.joined(stream):
             return run(self.client, make(self.member(stream)))
@@ -203,7 +203,7 @@ class Membership:
         *,
         unsettled: Callable[[str], Counted],
     ) -> list[T]:
-        """Do the same as `do` for many joined streams, in as few requests as for one."""
+        """Run `do` for many joined streams, in as few requests as for one. All streams must be joined."""
         for stream in streams:
             self._unsettled[stream] = unsettled(stream)
         return run_together(
@@ -215,12 +215,12 @@ class Membership:
         self._sessions[stream].seen = str(max(id_, self.seen(stream) or MIN_ID)).encode()
 
     def seen(self, stream: str) -> StreamID | None:
-        """Return the greatest id that was ever delivered as a new entry."""
+        """Return the greatest id that was ever delivered as a new entry; None if it is unknown."""
         session = self._sessions.get(stream)
         return None if session is None or session.seen is None else StreamID.parse(session.seen)
 
     def owned_of(self, stream: str, portion: Portion) -> list[bytes]:
-        """Return the ids of ``portion`` that this query owns, if another process fetched them."""
+        """Return the ids of ``portion`` that this query owns, for a portion that another process fetched."""
         ids = [str(id_).encode() for id_ in portion.singles]
         for part in portion.runs:
             start, end = str(part.first).encode(), str(part.last).encode()
@@ -240,7 +240,7 @@ class Membership:
         return [one for one, mine in zip(ids, flags, strict=True) if mine]
 
     def lags(self, streams: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the position and lag of each stream's group; ``lag`` is None if the server does not know it."""
+        """Return the position and lag of each stream's group. ``lag`` is None if the server does not know it."""
         found: dict[str, dict[str, Any]] = {}
         for names in batched(streams, _TOGETHER):
             replies = self._store.ask_all((b"XINFO", "GROUPS", stream) for stream in names)
@@ -275,7 +275,7 @@ class Membership:
 
 
 def _look(member: Member) -> Operation[Any]:
-    """Fail if the group vanished while no query ran."""
+    """Read the pending summary, which fails if the group vanished while no query ran."""
     return single("XPENDING", member.stream, member.group)
 
 

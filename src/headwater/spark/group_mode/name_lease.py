@@ -2,7 +2,7 @@
 
 Two queries with the same name would each treat the other's pending entries as their own. The lease is a key
 for each stream, ``{orders}:hw:reader:<group>:<consumer>``. A query that finds the name leased waits for the
-length of one lease, in which a dead query's lease expires, and then fails.
+length of one lease, in which a dead query's lease expires. If the name is still leased then, the query fails.
 
 Rule 1. Only the query that has the lease, according to the key's value, renews or deletes the key.
 Rule 2. The lease only prevents confusion. Settlements are owner-checked, so a query that is wrongly believed
@@ -30,7 +30,7 @@ return redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3))
 """)
 
 LONGEST_LEASE_MS: Final = 10_000
-"""The longest wait of a query that starts after its predecessor was killed together with the machine."""
+"""Maximum length of a lease, which a query has to wait if its predecessor was killed together with the machine."""
 
 SHORTEST_LEASE_MS: Final = 1_000
 _GRACE_SECONDS: Final = 0.2
@@ -59,9 +59,9 @@ class NameLease:
         return self._lease_ms / 1000
 
     def take(self, client: redis.Redis, key: str) -> None:
-        """Lease ``key`` too; wait for the length of one lease if another query, maybe dead, has it.
+        """Also lease ``key``. If another query has it, wait for the length of one lease.
 
-        Raises `HeadwaterError` naming the query that has it.
+        Raises `HeadwaterError`, naming the other query, if that query still has the key then.
         """
         if key in self._keys:
             return
@@ -78,7 +78,7 @@ class NameLease:
             self._renewed_at = time.monotonic()
 
     def renew(self, client: redis.Redis) -> None:
-        """Renew the lease, unless another query has the name by now."""
+        """Renew the lease, except for keys that another query has taken."""
         with self._lock:
             asked_at = time.monotonic()
             for key in self._keys:
@@ -89,7 +89,7 @@ class NameLease:
             self._renewed_at = asked_at
 
     def check(self, client: redis.Redis) -> None:
-        """Raise `HeadwaterError` if another query has the name; reads the keys if the lease is old."""
+        """Raise `HeadwaterError` if another query has the name. Renews the lease if half of it has passed."""
         if time.monotonic() - self._renewed_at > self.seconds / 2:
             self.renew(client)
         if self._lost is not None:
@@ -108,11 +108,11 @@ class NameLease:
     def _renewed(self, client: redis.Redis, key: str) -> bool:
         if self._if_mine(client, key, "PEXPIRE", key, self._lease_ms):
             return True
-        # It expired while the store was unreachable or this process was paused, and no other query took it.
+        # The lease expired, because the store was unreachable or this process paused, but was not taken.
         return self._set(client, key)
 
     def _if_mine(self, client: redis.Redis, key: str, *command: str | int) -> bool:
-        """Run ``command`` in one step with a check that this query has ``key``."""
+        """Run ``command`` if this query has ``key``, with the check in the same step; return whether it did."""
         from redis.exceptions import WatchError
 
         from headwater.client.sync.cluster import ClusterClient

@@ -4,13 +4,13 @@
         "orders": {"seen": "9-3", "runs": [["5-0", "9-3", 120]], "ids": {"3-1": 2}}}}
 
 Rule 1. A *run* is the contents of one reply to ``>``: neighbouring entries, identified by the run's ends
-        and their number. Ids only grow, so no entry can appear between them later; entries that are
-        missing when the run is read were removed. All other entries are named singly, with their delivery
-        counts.
+        and the number of entries. Ids only grow, so no entry can appear between the ends later, and entries
+        that are missing when the run is read were removed. All other entries are named singly, with their
+        delivery counts.
 Rule 2. No two batches have the same offset, because ``batch`` counts. Spark interprets an equal offset as
         "nothing new", but the same entries may be delivered again after a group was recreated.
 Rule 3. ``seen`` is the greatest id that was ever delivered as a new entry. A group that vanished is
-        recreated from there.
+        recreated at that id.
 
 A checkpoint of log mode does not have these keys in this form, so it is rejected. Likewise log mode rejects
 checkpoints of group mode (log_mode/offsets.py).
@@ -41,7 +41,7 @@ class EntryRun:
 
 @dataclass(frozen=True)
 class Portion:
-    """A batch's entries of one stream. ``singles``: id to delivery count."""
+    """A batch's entries of one stream. ``singles`` are delivery counts by id; ``seen`` is None if unknown."""
 
     runs: tuple[EntryRun, ...] = ()
     singles: Mapping[StreamID, int] = field(default_factory=dict)
@@ -78,8 +78,8 @@ class GroupBatch:
 def batch_of(offset: Offset, options: SourceOptions) -> GroupBatch:
     """Parse ``offset``.
 
-    Raises `DeclarationError` for the offset of another source, group or consumer: it names entries to
-    settle, which only their owner can do.
+    Raises `DeclarationError` for the offset of another source, group or consumer, because the offset names
+    entries to settle, and only their owner can settle them.
     """
     try:
         batch = _read(offset)

@@ -17,7 +17,7 @@ Single = tuple[StreamID, int]
 
 @dataclass(frozen=True)
 class Listed:
-    """Entries of a stream; if some are missing, reading reports it."""
+    """Entries of a stream. A reader that does not find all of them reports it."""
 
     stream: str
     runs: tuple[EntryRun, ...]
@@ -32,13 +32,13 @@ class Listed:
 
 @dataclass(frozen=True)
 class ListedTask(InputPartition):
-    """The parts that one task reads, one after the other."""
+    """The parts that one task reads, one after another."""
 
     parts: tuple[Listed, ...]
 
 
 def tasks_of(portions: Mapping[str, Portion], options: SourceOptions) -> list[InputPartition]:
-    """Return the tasks of a batch. Runs are not split, because the ids inside them are not known."""
+    """Return the tasks of a batch. Runs are not split, because the ids inside a run are unknown."""
     division = Division.of(sum(portion.entries for portion in portions.values()), options)
     parts = [
         part

@@ -1,8 +1,8 @@
 """Reads the entries that one task names, in an executor.
 
 Rule 1. A run is read by its ends, a single entry by its id, with many commands in one pipeline.
-Rule 2. A missing entry was removed after it was delivered to this query and before it was read. That is
-        data loss: an error, or a warning with the number of entries. Rows are never missing silently.
+Rule 2. A missing entry was removed after it was delivered to this query and before it was read. Such data loss
+        raises an error or logs a warning with the number of entries. Rows are never missing silently.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("headwater.spark")
 _FIRST_PAGE: Final = 500
 _MOST_A_PAGE: Final = 5_000
 _MOST_COMMANDS: Final = 500
-"""Maximum number of commands in one pipeline; all of them are sent before the first reply is read."""
+"""Maximum number of commands in one pipeline, which are all sent before the first reply is read."""
 
 _PAGE_BYTES: Final = 4 * 1024 * 1024
 
@@ -50,7 +50,7 @@ class _Wanted:
 def read_listed(options: SourceOptions, shape: RowShape, part: Listed) -> Iterator[pa.RecordBatch]:
     """Yield the entries of ``part`` as record batches of ``shape``.
 
-    Raises `DataLoss` if entries are missing, and `DecodeError` depending on ``mode``.
+    Raises `DataLoss` if entries are missing, and `DecodeError` for a bad row if ``mode`` is failfast.
     """
     assert options.group is not None, "group mode has a group"
     group = options.group
@@ -118,7 +118,7 @@ def _pages(
 
 
 def _chunks(part: Listed, allowance: Callable[[], int]) -> Iterator[list[_Wanted]]:
-    """Yield the reads of each pipeline. A run is never split: it came in one reply of bounded size."""
+    """Yield the reads of each pipeline. A run is never split, because it came in one reply of limited size."""
     wanted = [_Wanted(id_, id_, 1, count) for id_, count in part.singles]
     wanted += [_Wanted(run.first, run.last, run.count, 1) for run in part.runs]
     chunk: list[_Wanted] = []
@@ -136,7 +136,7 @@ def _chunks(part: Listed, allowance: Callable[[], int]) -> Iterator[list[_Wanted
 def _fetch(client: redis.Redis, stream: str, wanted: list[_Wanted]) -> list[Any]:
     pipeline: Any = client.pipeline(transaction=False)
     for one in wanted:
-        # Bytes, because redis-py changes the form of the reply if the command's name is a str.
+        # A bytes name, because redis-py converts the reply if the command's name is a str.
         pipeline.execute_command(
             b"XRANGE", stream, str(one.first), str(one.last), "COUNT", one.count + 1
         )

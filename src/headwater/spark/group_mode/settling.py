@@ -1,12 +1,11 @@
 """Settles the last batch of a query that has ended.
 
-Spark reports that a batch was committed only by requesting the next one, which it does only while the query
-runs. So when a query ends, the entries of its last batch stay pending until it starts again, or until a
-worker claims and handles them again. `settle_committed` finds the last committed batch in the checkpoint and
-settles it.
+Spark reports that a batch was committed only by requesting the next batch, and only while the query runs. When a
+query ends, the entries of its last batch therefore stay pending until the query starts again, or a worker claims
+and handles them again. `settle_committed` finds the last committed batch in the checkpoint and settles it.
 
 Rule 1. Only a batch in the commit log is settled. A batch that was planned but not committed is replayed.
-Rule 2. Settlements are owner-checked, so this may run twice, and while the query runs again.
+Rule 2. Settlements are owner-checked, so a batch may be settled twice, and while the query runs again.
 Rule 3. The checkpoint is read as text and JSON with size limits, and all of its contents are validated.
 """
 
@@ -25,7 +24,7 @@ from headwater.spark.group_mode.membership import Membership, naming_store
 from headwater.spark.group_mode.offsets import GroupBatch, batch_of
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size of an offset file, which names at most some 20,000 entries and runs per source."""
+"""Maximum size of an offset file in bytes. It names at most some 20,000 entries and runs per source."""
 
 
 def settle_committed(options: SourceOptions, checkpoint: Path, *, source: int = 0) -> int:
@@ -75,7 +74,7 @@ def _last(log: Path) -> int | None:
 
 
 def _offset(path: Path, source: int) -> Any:
-    """Return the offset of one source: Spark's offset file has a line for each, from the third on."""
+    """Return the offset of one source. The third and later lines of Spark's file are the sources' offsets."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise HeadwaterError(f"{path} is larger than any offset of this source")

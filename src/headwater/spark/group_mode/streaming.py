@@ -6,10 +6,10 @@ group's members share.
     read(task)            reads the entries that it names
 
 Rule 1. The entries that an offset names are settled when Spark passes that offset as ``start`` of the next
-        batch, because the batch is committed then. Nothing is settled before; `commit` and `stop` settle
-        nothing. So a crash at any point causes redelivery and never loss.
-Rule 2. A batch consists of the entries that its end offset names. A replay reads the same ones, including those
-        that a worker claimed in the meantime. The sink is exactly-once by batch id, the group at-least-once.
+        batch, because their batch is committed then. No entry is settled earlier, nor by `commit` or `stop`.
+        A crash at any point therefore causes redelivery and never loss.
+Rule 2. A batch consists of the entries that its end offset names. A replay reads the same entries, including
+        those that a worker has claimed since. The sink is exactly-once by batch id, the group at-least-once.
 Rule 3. Fetched entries are renewed (lease_renewer.py) until they are settled.
 """
 
@@ -45,8 +45,8 @@ T = TypeVar("T")
 _log = logging.getLogger("headwater.spark")
 
 ENTRIES_A_TRIGGER: Final = 50_000
-"""The size of a batch if ``maxEntriesPerTrigger`` is not set. The driver holds the ids, and renews and
-settles them one by one, so there must be a limit."""
+"""Maximum number of entries in a batch if ``maxEntriesPerTrigger`` is not set. There must be a limit, because the
+driver holds the ids, and renews and settles each entry."""
 
 
 class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -67,11 +67,11 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called by Spark in the driver ------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Create the groups, so that ``latest`` is now; return the offset before the first batch."""
+        """Create the groups, so that ``latest`` means now; return the offset before the first batch."""
         return self._call(lambda driver: driver.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Limit a batch to ``maxEntriesPerTrigger`` entries; there is always a limit."""
+        """Limit a batch to ``maxEntriesPerTrigger`` entries, by default `ENTRIES_A_TRIGGER`."""
         return ReadMaxRows(self._options.max_entries_per_trigger or ENTRIES_A_TRIGGER)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -79,7 +79,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._call(lambda driver: driver.only_now())
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Settle the entries that ``start`` names and fetch the next batch; return ``start`` if nothing was fetched."""
+        """Settle the entries that ``start`` names and fetch the next batch; return ``start`` if that is empty."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else ENTRIES_A_TRIGGER
         self._pauses.wait()
         end = self._call(lambda driver: driver.next(start, min(most, MOST_ENTRIES)))
@@ -109,8 +109,8 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Give up the lease on the consumer's name and close the connections.
 
-        This settles and releases nothing, because Spark may call it for a driver that was killed during
-        its batch.
+        This method does not settle or release entries, because Spark may call it for a driver that was killed
+        during its batch.
         """
         if self._driver is not None:
             self._driver.close()
@@ -127,7 +127,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Driver:
-    """The driver's state. All methods can be repeated after a lost connection."""
+    """The state in the driver. All methods can be repeated after a lost connection."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -136,7 +136,7 @@ class _Driver:
         self._name_lease: NameLease | None = None
         self._renewer: LeaseRenewer | None = None
         self._planned: tuple[GroupBatch, GroupBatch] | None = None
-        """The last batch that was fetched, with the one before it."""
+        """The batch before the last fetched batch, and that last batch; None if it has to be fetched again."""
         self._ids: tuple[GroupBatch, dict[str, list[bytes]]] | None = None
         """The ids of the batch that is being renewed."""
         self._settled: GroupBatch | None = None
@@ -151,7 +151,7 @@ class _Driver:
         if self._renewer is not None:
             self._renewer.end()
         try:
-            # Do this first: Spark ends this process a tenth of a second after it announced the end.
+            # Release the name first: Spark ends this process a tenth of a second after announcing it.
             if self._name_lease is not None:
                 self._name_lease.release(self._store.client)
         except (redis.RedisError, OSError):
@@ -203,7 +203,7 @@ class _Driver:
         return {"group": self._membership.group, "streams": found} if found else None
 
     def _take(self, before: GroupBatch, streams: list[str], most: int) -> GroupBatch | None:
-        """Fetch the batch after ``before``; None if there is nothing to read."""
+        """Fetch the batch after ``before``; return None if there is nothing to read."""
         turns = self._turns(streams, before)
         limits = Limits(most, self._options.max_bytes_per_trigger, self._run)
         fetch = BatchFetch(self._membership, self._the_renewer(), limits)
@@ -224,8 +224,8 @@ class _Driver:
     # --- internals --------------------------------------------------------------------------------
 
     def _read(self, offset: Offset) -> GroupBatch:
-        """Parse ``offset``, with a cache: an idle query is polled ten times a second with the same offset,
-        which may name thousands of entries."""
+        """Parse ``offset``, with a cache, because an idle query is polled ten times a second with the same
+        offset, and an offset may name thousands of entries."""
         if self._understood is None or self._understood[0] != offset:
             self._understood = offset, batch_of(offset, self._options)
         return self._understood[1]
@@ -234,7 +234,7 @@ class _Driver:
         return GroupBatch(self._membership.group, self._membership.consumer, number, streams)
 
     def _turns(self, streams: list[str], before: GroupBatch) -> list[str]:
-        """Rotate the streams with each batch, so that a small limit does not always skip some."""
+        """Return the streams, rotated by the batch's number, so that a small limit does not always skip some."""
         at = before.number % len(streams)
         return streams[at:] + streams[:at]
 
@@ -280,7 +280,7 @@ class _Driver:
         self._settled = batch
 
     def _renew_again(self, batch: GroupBatch) -> None:
-        """Renew the entries, as far as still owned, of a batch that Spark replays from an earlier process."""
+        """Renew the entries that this query still owns in a batch that Spark replays from an earlier process."""
         ids: dict[str, list[bytes]] = {}
         for stream, portion in batch.streams.items():
             ids[stream] = []

@@ -1,4 +1,4 @@
-"""Log mode: a query reads each entry of its streams once, by ranges of ids, independent of other readers.
+"""Log mode: a query reads each entry of its streams once, by ranges of ids, independently of other readers.
 
     offsets              the offset, which describes a batch
     partitions           the beginning of a query, and the tasks of a batch

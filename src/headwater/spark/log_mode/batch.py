@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Window:
-    """The part of the streams to read: ids from ``first`` to ``last``, in ``streams`` or in all."""
+    """The part of the streams to read: ids from ``first`` to ``last``, included, in ``streams`` (None: all)."""
 
     first: StreamID = MIN_ID
     last: StreamID = MAX_ID
@@ -45,7 +45,7 @@ EVERYTHING = Window()
 class BatchReader(DataSourceReader):
     """Plans once per query, in the driver, and reads the partitions in executors.
 
-    Spark sends it pickled to the executors, so it holds options and a backend, but no connection.
+    Spark pickles the reader to the executors, so it holds options and a backend, but not a connection.
     """
 
     def __init__(self, options: SourceOptions, backend: Backend) -> None:
@@ -72,14 +72,14 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition, in an executor."""
         if not isinstance(partition, EntryTask):
-            return iter(())  # Spark's own partition, if there is nothing to read
+            return iter(())  # Spark's own partition, for a read without entries
         return self._backend.read_task(partition)
 
 
 def batch_spans(
     options: SourceOptions, store: SourceStore, plans: Planner, window: Window = EVERYTHING
 ) -> dict[str, ReadSpan]:
-    """Return the span of each stream that a batch reads; streams with nothing to read are omitted.
+    """Return the span of each stream that a batch reads. Streams without entries to read are omitted.
 
     Raises `DeclarationError` for a named stream that does not exist.
     """
@@ -93,7 +93,7 @@ def batch_spans(
         spans[stream] = None
         if (start, last) == (at.id, MAX_ID):
             whole[stream] = at, None
-        elif start < last:  # otherwise nothing is read, as in Kafka's source
+        elif start < last:  # otherwise the range is empty and not read, as in Kafka's source
             spans[stream] = _span(store, plans, stream, at, start, last)
     for stream, look in plans.look_at_all(whole).items():
         at = whole[stream][0]

@@ -5,8 +5,8 @@ Rule 1. The same streams give the same schema: the sample depends only on their 
 Rule 2. A type is chosen only if the decoder reads every sampled value unchanged as that type. Later values that do
         not fit are bad values, so with ``mode=permissive`` the columns include ``_rescued``.
 
-The sample has ``samplingEntries`` entries of each stream. The part of a stream that the batch would read is split into
-ten parts, as into partitions, and the first entries of each are sampled.
+The sample has up to ``samplingEntries`` entries of each stream. The part of a stream that the batch would read is
+split into ten parts, as into partitions, and the first entries of each part are sampled.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from headwater.spark.log_mode.value_types import decode_json, type_of_texts, typ
 _log = logging.getLogger("headwater.spark")
 
 _PARTS: Final = 10
-"""The number of parts of a stream that its sample comes from."""
+"""Maximum number of parts of a stream from which its sample is taken."""
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size of one stream's sample, by the server's estimate; the sample is held in memory."""
+"""Maximum size of one stream's sample in bytes, by the server's estimate. The sample is held in memory."""
 
 _MOST_COLUMNS: Final = 1000
-"""The maximum number of different fields in the sample."""
+"""Maximum number of different fields in the sample."""
 
 _OWN: Final = ("stream", "id", "timestamp", "fields", "_rescued", "_delivery_count", "_consumer")
 """Names that are never columns for the message's own fields."""
@@ -59,7 +59,7 @@ def inferred_schema(options: SourceOptions) -> StructType:
     """Return ``stream``, ``id``, ``timestamp``, a column for each sampled field and, with ``mode=permissive``,
     ``_rescued``. If the option ``columns`` is given, return the columns that it names.
 
-    Raises `DeclarationError` if a named stream does not exist, if there is nothing to sample, if no sampled entry
+    Raises `DeclarationError` if a named stream does not exist, if the streams are empty, if no sampled entry
     holds a document, or if the sample has too many fields.
     """
     page = _sample(options)
@@ -106,7 +106,7 @@ def _entries(
     parts = plans.cut(stream, span, min(_PARTS, wanted)).parts
     for place, (ids, _count) in enumerate(parts):
         count = wanted * (place + 1) // len(parts) - wanted * place // len(parts)
-        # Bytes, because redis-py changes the form of the reply if the command's name is a str.
+        # A bytes name, because redis-py converts the reply if the command's name is a str.
         yield from store.ask(b"XRANGE", stream, str(ids.start), str(ids.end), "COUNT", count)
 
 
@@ -140,7 +140,7 @@ def _fields(page: Page) -> dict[str, list[Any]]:
 
 
 def _attributes(options: SourceOptions, page: Page) -> dict[str, list[Any]]:
-    """Return the values of each attribute of the documents; other entries are skipped."""
+    """Return the values of each attribute of the documents. Entries without a valid document are skipped."""
     documents = Documents(options.codec, {})
     decode = msgspec.msgpack.decode if options.codec == "msgpack" else decode_json
     found: dict[str, list[Any]] = {}

@@ -1,12 +1,12 @@
-"""The offset of a query: for each stream, the part that the batch that ends there has read.
+"""The offset of a query, which names for each stream the part that the offset's batch has read.
 
 An end offset describes its batch completely. ``from`` and ``to`` are the ids between which the batch reads
 (``from`` excluded, ``to`` included). ``added_from`` and ``added_to`` are the numbers of entries that had
-ever been added to the stream up to these ids. So a replay after a crash reads exactly the batch in Spark's
-log. It does not determine the query's beginning again, which for ``startingId=latest`` would have changed.
+ever been added to the stream up to these ids. A replay after a crash therefore reads exactly the batch in Spark's
+log. It does not determine the query's beginning again: that of ``startingId=latest`` would have changed.
 
-The offset before the first batch has no ``from``. It differs from every later one, so Spark logs the first
-batch even if it is empty, and "latest" is determined once for all runs.
+The offset before the first batch does not have ``from``. It differs from every later offset, so Spark logs the
+first batch even if that batch is empty, and "latest" is determined once for all runs.
 
 In addition to the streams, an offset holds the query's own id (`QUERY`), because Spark does not pass an id
 to a reader. The first offset gets a random id, and each offset copies it from the previous one. An offset also
@@ -68,7 +68,7 @@ def _signed(query: str | None) -> Offset:
 
 
 def query_of(offset: Offset) -> str | None:
-    """Return the id of the query that made the offset."""
+    """Return the id of the query that made the offset; None if the offset does not have it."""
     found = offset.get(QUERY)
     return found if isinstance(found, str) else None
 
@@ -84,7 +84,7 @@ def positions_of(offset: Offset) -> dict[str, Position]:
 
 
 def removed_of(offset: Offset) -> dict[str, Position]:
-    """Return the positions up to which removed streams had been read; the stream removed last is at the end."""
+    """Return the positions up to which removed streams had been read, in the order of their removal."""
     try:
         return {
             stream: Position(StreamID.parse(to), int(added))

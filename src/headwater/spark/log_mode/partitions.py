@@ -31,11 +31,11 @@ def starting_positions(
         if state is None:
             found[stream] = BEGINNING  # the pattern matched it, and it was deleted since
         elif start == "latest" or (after := _before(start)) >= state.last_id:
-            # An id past the end means "latest": an offset must not contain an id that the stream never
-            # had, because then the stream would look as if it had been recreated.
+            # An id past the end means "latest". An offset must not contain an id that the stream never
+            # reached, because the stream would then look as if it had been recreated.
             found[stream] = Position(state.last_id, state.entries_added)
         else:
-            # With an archive, more entries may follow the beginning than the stream holds: count them.
+            # With an archive, more entries may follow the beginning than the stream holds.
             counted[stream] = Position(after, 0), None
     for stream, look in plans.look_at_all(counted).items():
         after = counted[stream][0].id

@@ -1,17 +1,17 @@
 """A batch read that accepts filters from Spark, which narrow the ids and streams to read.
 
-Rule 1. A filter is fully handled (Spark does not apply it again) only if the remaining ids are exactly the
-        rows that it keeps. Otherwise it narrows the read if possible, and Spark applies it too.
-Rule 2. Ids are ordered as numbers, but the column ``id`` as text: "10-0" is before "9-0". So on ``id`` only
-        equality narrows. For ranges, use ``timestamp``, which is the id's milliseconds.
+Rule 1. A filter is fully handled (Spark does not apply it again) only if the remaining ids are exactly the rows
+        that the filter keeps. Other filters narrow the read if possible, and Spark applies them too.
+Rule 2. Ids are ordered as numbers, but the column ``id`` as text: "10-0" is before "9-0". On ``id``, therefore,
+        only equality narrows. For ranges, use ``timestamp``, which is the id's milliseconds.
 
     stream      =, IN                     other streams are not read
     id          =, IN                     one id; for IN from the least to the greatest, filtered again
     timestamp   =, <, <=, >, >=, IN       ids of those milliseconds; IN as above
 
-Spark calls a reader that has `pushFilters` only with spark.sql.python.filterPushdown.enabled=true, and
-refuses it otherwise. So this reader is used only with ``pushdown=true``. Spark 4.3 also keeps the pushed
-filters in the loaded frame, for later queries on it: use a frame with pushdown for one query only.
+Spark accepts a reader that has `pushFilters` only with spark.sql.python.filterPushdown.enabled=true. Therefore
+this reader is used only with ``pushdown=true``. Spark 4.3 also keeps the pushed filters in the loaded frame, for
+later queries on that frame: use a frame with pushdown for one query only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _ALL: Final = IDRange(MIN_ID, MAX_ID)
 NOTHING: Final = IDRange(MAX_ID, MIN_ID)
 _LAST_TIMED: Final = StreamID(MAX_TIMESTAMP_MS, MAX_U64)
-"""The last id with a timestamp. For later ids the column is null, and so is every comparison with it."""
+"""The last id with a timestamp. For later ids the column ``timestamp`` is null, and every comparison is too."""
 
 
 class PushdownReader(BatchReader):
@@ -57,7 +57,7 @@ class PushdownReader(BatchReader):
                 yield one
 
     def _take(self, one: Filter) -> bool:
-        """Narrow the read by ``one``; return whether that handles it completely."""
+        """Narrow the read by the filter ``one``; return whether the filter is then fully handled."""
         column = getattr(one, "attribute", ())
         if column == ("stream",):
             return self._take_stream(one)
@@ -83,7 +83,7 @@ class PushdownReader(BatchReader):
 
 
 def id_bounds(one: Filter) -> tuple[IDRange, bool]:
-    """Return bounds on the rows that a filter on ``id`` keeps, and whether it keeps all rows within them."""
+    """Return bounds on the ids that a filter on ``id`` keeps, and whether the filter keeps all ids within them."""
     if isinstance(one, IsNotNull):
         return _ALL, True
     values = _equal_to_one_of(one)
@@ -96,8 +96,8 @@ def id_bounds(one: Filter) -> tuple[IDRange, bool]:
 def timestamp_bounds(one: Filter) -> tuple[IDRange, bool]:
     """Return the same as `id_bounds`, for a filter on ``timestamp``.
 
-    A timestamp has microseconds and an id has milliseconds, so a timestamp between two milliseconds is
-    above one and below the next.
+    A timestamp has microseconds and an id has milliseconds, so a timestamp between two milliseconds is above all
+    ids of one and below all ids of the next.
     """
     if isinstance(one, IsNotNull):
         return IDRange(MIN_ID, _LAST_TIMED), True
@@ -139,7 +139,7 @@ def _equal_to_one_of(one: Filter) -> tuple[Any, ...] | None:
 
 
 def _id(text: Any) -> StreamID | None:
-    """Return the id whose text is ``text``; None if there is no such id."""
+    """Return the id that is written as ``text``; None if it is not the text of an id."""
     try:
         found = StreamID.parse(text)
     except (ValueError, AttributeError):

@@ -1,8 +1,8 @@
 """Streams under a pattern whose key is gone: finds lost entries, and remembers the positions of a query.
 
-A named stream must exist. Streams under a pattern come and go: one that was read to its end and then deleted has
-lost nothing. The query drops it from its offset, and remembers the position up to which it was read. If the stream
-comes back (RENAME, a resharding), reading continues there. One that was created again is read from its beginning.
+Only streams under a pattern may be missing. A stream that was read to its end and then deleted has not lost
+entries. The query drops it from its offset, and remembers the position up to which it was read. If the stream
+comes back (RENAME, a resharding), reading continues there. If it was created again, it is read from its beginning.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from headwater.spark.core.planning.planning import Look
 from headwater.spark.core.positions import BEGINNING, Position, StreamState
 
 MOST: Final = 1000
-"""Maximum number of removed streams that a query remembers: the last ones, some 60 bytes each in every offset."""
+"""Maximum number of removed streams that a query remembers. Each takes some 60 bytes in every offset."""
 
 
 def finding_of(stream: str, at: Position, then: StreamState | None) -> Finding | None:
     """Return the finding if entries were lost when the key of ``stream``, read up to ``at``, was removed; else None.
 
-    ``then`` is the state that the stream reported at this run's last look; None if there was none. Entries that were
-    added after that look, and removed with the key, cannot be known.
+    ``then`` is the state that the stream reported at this run's last look; None without such a look. Entries that
+    were added after that look, and removed with the key, are not noticed.
     """
     if then is None:
         if at == BEGINNING:
@@ -47,7 +47,7 @@ def finding_of(stream: str, at: Position, then: StreamState | None) -> Finding |
 def is_continued(at: Position, look: Look) -> bool:
     """Return whether a stream that came back is the one that was read up to ``at``.
 
-    One that was created again counts fewer entries, or more live ones after ``at`` than it counts as added since.
+    A new stream of that name ends before ``at``, or has more live entries after ``at`` than were added since.
     """
     return not was_set_back(at, look.state) and look.total <= look.state.entries_added - at.added
 

@@ -1,4 +1,4 @@
-"""Recognises that nothing has happened since a poll that found nothing, at the cost of one request.
+"""Recognises, with one request, that the streams have not changed since a poll that found no entries.
 
 A full poll takes some 20 µs for each stream. An idle query polls ten times a second.
 """
@@ -12,11 +12,11 @@ from typing import Any, Final
 from headwater.spark.log_mode.offsets import Offset
 
 LONGEST_S: Final = 30.0
-"""Maximum time without a full poll, which also tells the server that the query is alive (core/queries.py, rule 4)."""
+"""Maximum time without a full poll, in seconds. A full poll also renews the query's line (core/queries.py)."""
 
 
 class Rest:
-    """The offset and the counters of a poll that found nothing, with which later polls are compared.
+    """The offset and the counters of a poll that found no entries, with which later polls are compared.
 
     >>> now, rest = 0.0, Rest(clock=lambda: now)
     >>> rest.lasts({"to": 1}, ["counters"])
@@ -33,15 +33,15 @@ class Rest:
         self._until = 0.0
 
     def begin(self, start: Offset, seen: list[Any] | None) -> None:
-        """Record that there is nothing after ``start``. ``seen`` are the counters that were read before that poll."""
+        """Record that no entries follow ``start``. ``seen`` are the counters that were read before that poll."""
         self._start, self._seen, self._until = start, seen, self._clock() + LONGEST_S
 
     def end(self) -> None:
-        """Record that the last poll found something."""
+        """Record that the last poll found entries."""
         self._start = self._seen = None
 
     def lasts(self, start: Offset, seen: list[Any] | None) -> bool:
-        """Return whether there is still nothing after ``start``; ``seen`` are the counters read now."""
+        """Return whether still no entries follow ``start``. ``seen`` are the current counters, None if unknown."""
         return (
             seen is not None
             and seen == self._seen

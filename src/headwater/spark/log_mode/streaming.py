@@ -1,8 +1,8 @@
 """``spark.readStream.format("headwater")``: reads micro-batches, each a set of id ranges.
 
 In a new query Spark calls `initialOffset` (twice) and `latestOffset`, writes the offset to its log, then
-calls `partitions` and `read`. After a crash it first calls `partitions` with the offset in its log. So a
-batch must follow completely from its end offset (offsets.py). Nothing may depend on `commit`, which Spark
+calls `partitions` and `read`. After a crash it first calls `partitions` with the offset in its log. Therefore a
+batch must follow completely from its end offset (offsets.py). The reader must not depend on `commit`, which Spark
 does not call for the last batch, nor on `stop`, which may run after a SIGKILL of the driver.
 """
 
@@ -31,7 +31,7 @@ from headwater.spark.core.completeness import (
     set_back,
     was_set_back,
 )
-from headwater.spark.core.idle import IdlePauses
+from headwater.spark.core.idle import IdleCounters, IdlePauses
 from headwater.spark.core.options import SourceOptions
 from headwater.spark.core.planning.planning import Look, Planner
 from headwater.spark.core.positions import BEGINNING, Position, ReadSpan
@@ -63,7 +63,7 @@ _log = logging.getLogger("headwater.spark")
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the driver and reads their partitions in executors.
 
-    Spark pickles it to the executors, where it has only its options and its backend.
+    Spark pickles the reader to the executors, where it has only its options and its backend.
     """
 
     def __init__(self, options: SourceOptions, backend: Backend) -> None:
@@ -80,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._checked = False
         self._pauses = IdlePauses()
         self._rest = Rest()
+        self._idle_counters = IdleCounters()
         self._idle = False
         """True if the last poll found nothing."""
 
@@ -92,7 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called by Spark in the driver ------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return the offset at which the query begins; later calls return the same one."""
+        """Return the offset at which the query begins. Later calls return the same offset."""
         if self._initial is None:
             store, plans = self._open()
             positions = starting_positions(self._options, store, plans, store.streams())
@@ -102,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Limit a batch to ``maxEntriesPerTrigger`` entries or ``maxBytesPerTrigger`` bytes.
 
-        Spark has no limit of both kinds; if both are set, `latestOffset` applies the second.
+        Spark does not have a limit of both kinds. If both are set, `latestOffset` also applies the bytes.
         """
         if self._options.max_entries_per_trigger is not None:
             return ReadMaxRows(self._options.max_entries_per_trigger)
@@ -111,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Remember the current end of each stream: this run does not read beyond it."""
+        """Remember the current end of each stream, beyond which this run does not read."""
         store, _plans = self._open()
         self._targets = {}
         for stream, state in store.states(store.streams()).items():
@@ -126,8 +127,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._pauses.wait()
         store, plans = self._open()
-        # Only an idle query asks for counters first: they make its next polls cheap.
-        seen = store.idle_counters(store.recent_streams()) if self._idle else None
+        # Only an idle query reads the counters first, which make its next polls cheap.
+        seen = self._idle_counters.now(store, store.recent_streams()) if self._idle else None
         rests = self._rest.lasts(start, seen)
         end = start if rests else self._next(store, plans, start, limit)
         self._idle = end is start
@@ -165,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end_offset(spans, query=query, removed=remembered(removed, gone, looks))
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
-        """Return the end of each stream when the last batch was planned, for Spark's progress."""
+        """Return the end that each stream had when the last batch was planned, for Spark's progress."""
         return end_offset(self._latest) if self._latest else None
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:  # noqa: ARG002
@@ -194,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._backend.read_task(partition)
 
     def stop(self) -> None:
-        """Close the connection; this settles nothing (see the module's docstring)."""
+        """Close the connection. Nothing else depends on this call (see the module's docstring)."""
         if self._store is not None:
             self._store.close()
             self._store = self._planner = None
@@ -207,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._store, self._planner
 
     def _check_is_ours(self, offset: Offset) -> None:
-        """Raise for a checkpoint of other streams than the options name, before anything is read."""
+        """Raise `DeclarationError` if the checkpoint has only streams that the options do not include."""
         if self._checked:
             return
         held = list(positions_of(offset))
@@ -227,7 +228,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._checked = True
 
     def _register_committed(self, store: SourceStore, query: str, start: Offset) -> None:
-        """Store the positions of ``start`` at the server: Spark has committed the batch that ends there."""
+        """Store the positions of ``start`` on the server. Spark has committed the batch that ends at ``start``."""
         if self._register is None:
             self._register = Register(store, query)
         positions = positions_of(start).items()
@@ -245,8 +246,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Position]:
         """Return the positions at which reading begins in streams that the checkpoint does not contain.
 
-        A stream that a pattern matches is new, and read from its beginning, or has come back. A named stream
-        was added to the list, and begins at the options' start.
+        A stream that a pattern matches is new and read from its beginning, or has come back and continues. A named
+        stream was added to the option, and begins at the options' start.
         """
         if self._options.pattern is not None:
             return {stream: removed.get(stream, BEGINNING) for stream in streams}
@@ -259,7 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions: Mapping[str, Position],
         removed: Mapping[str, Position],
     ) -> tuple[dict[str, tuple[Position, Look | None]], dict[str, Position]]:
-        """Look at each stream from its position. One that the options do not include is not looked at.
+        """Look at each stream that the options include, from its position.
 
         Returns the looks, and the positions of the streams that are gone.
         """
@@ -295,7 +296,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Position]:
         """Return those of ``unseen`` under the pattern whose key is gone, with their positions.
 
-        Reports entries that were lost with them (log_mode/removed.py).
+        Reports entries that were lost with these streams (log_mode/removed.py).
         """
         if self._options.pattern is None:
             return {}
@@ -320,7 +321,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the look at the stream from ``at``, or from the position of a restart if the stream was set back."""
         state = look.state if look else None
         if state is None and self._options.pattern is not None:
-            return at, None  # it came back since it was looked at: the next poll reads it
+            return at, None  # the stream came back after the look: the next poll reads it
         changed = self._memory.compare(stream, state)
         if was_set_back(at, state) or (state is None and changed):
             report(set_back(stream, at, state), self._options)
@@ -335,7 +336,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _judged(
         self, stream: str, at: Position, look: Look, *, changed: str | None = None
     ) -> tuple[Position, Look | None]:
-        """Report missing entries, once: the returned position counts them as read."""
+        """Report missing entries. They are reported once, because the returned position counts them as read."""
         finding = judge(stream, at, look.state, look.total, changed=changed)
         if finding:
             report(finding, self._options)
@@ -395,7 +396,7 @@ _BATCH_ONLY: Final = {
 
 
 def refuse_batch_options(options: SourceOptions) -> None:
-    """Raise `DeclarationError` for an option that works only in a batch read."""
+    """Raise `DeclarationError` for an option that is only for batch reads."""
     asked = {
         "endingId or endingTimestamp": options.ending != "latest",
         "inferSchema": options.infer_schema,
@@ -421,8 +422,8 @@ def allowances(
 ) -> dict[str, int]:
     """Return the number of entries of each stream that a batch may take; earlier streams have priority.
 
-    ``entries`` and ``size`` (bytes) limit the whole batch. ``weigh`` returns the sizes of the streams' entries,
-    and is called only if it is needed.
+    ``entries`` and ``size`` (bytes) limit the whole batch; None means unlimited. ``weigh`` returns the bytes per
+    entry by stream, and is called only if there is a ``size``.
 
     >>> allowances({"a": 9, "b": 9}, entries=None, size=1000, weigh=lambda _: {"a": 100, "b": 300})
     {'a': 5, 'b': 1}
@@ -440,10 +441,10 @@ def allowances(
 
 
 def shares(wanted: Mapping[str, int], limit: int) -> dict[str, int]:
-    """Divide ``limit`` evenly among streams; what one stream does not need goes to the others.
+    """Divide ``limit`` evenly among streams. A share that one stream does not need goes to the others.
 
-    No stream waits for another, even if the other's backlog is long. If there is less than one for each
-    stream, the first ones get it.
+    No stream waits for another stream, even one with a long backlog. If ``limit`` is less than the number of
+    streams, the first streams get one each.
 
     >>> shares({"a": 100, "b": 2, "c": 100}, 10)
     {'a': 4, 'b': 2, 'c': 4}

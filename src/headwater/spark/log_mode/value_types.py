@@ -1,7 +1,7 @@
 """Infers the narrowest type that fits all values of a sample.
 
-There are two kinds of values: a field's text, whose form shows its type, and the values of a document (JSON,
-MessagePack), which have types. If the types of values differ, the result is text.
+There are two kinds of values. The form of a field's text shows its type; the values of a document (JSON,
+MessagePack) have types. If the types of the values differ, the column is a string.
 
     text of a field                                       type
     true, false                                           boolean
@@ -46,14 +46,14 @@ _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}.*")
 _NANOSECONDS: Final = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 _MOST_TEXT: Final = 39
-"""Maximum number of characters; longer whole numbers do not fit any numeric type."""
+"""Maximum number of characters of a whole number. Longer numbers do not fit any numeric type."""
 
 _MOST_NESTED: Final = 32
-"""Maximum depth; deeper documents stay text, because a type of that depth is not useful in queries."""
+"""Maximum depth of a type. Deeper documents stay strings, because such a type is not useful in queries."""
 
 
 class Differs(Exception):
-    """Raised if the values have no common type except text."""
+    """Raised if the values do not have a common type other than string."""
 
 
 class LongNumber(str):
@@ -63,7 +63,7 @@ class LongNumber(str):
 
 
 def kept_number(text: str) -> float | LongNumber:
-    """Return a number with a fraction or an exponent as the double that keeps all its digits, if there is one.
+    """Return a number as a float if a float keeps all of its digits, else as a `LongNumber`.
 
     >>> kept_number("0.10"), kept_number("0.12345678901234567")
     (0.1, '0.12345678901234567')
@@ -80,7 +80,7 @@ decode_json = msgspec.json.Decoder(float_hook=kept_number).decode
 
 
 def type_of_texts(values: Sequence[bytes]) -> DataType:
-    """Return the type of a field with these texts; there must be at least one.
+    """Return the type of a field with the texts ``values``, which must not be empty.
 
     >>> type_of_texts([b"17", b"4"]).simpleString(), type_of_texts([b"17", b"0.5"]).simpleString()
     ('bigint', 'double')
@@ -110,7 +110,7 @@ def type_of_texts(values: Sequence[bytes]) -> DataType:
 
 
 def type_of_strings(texts: Sequence[str]) -> DataType:
-    """Return the type of strings: dates and times by their form, otherwise text."""
+    """Return the type of strings: date or timestamp if all have that form, otherwise string."""
     if all(map(_DATE.fullmatch, texts)):
         return DateType()
     if all(map(_TIME.fullmatch, texts)) and not any(map(_NANOSECONDS.search, texts)):
@@ -119,7 +119,7 @@ def type_of_strings(texts: Sequence[str]) -> DataType:
 
 
 def type_of_values(values: Sequence[Any]) -> DataType:
-    """Return the type of a document's attribute with these values; None is ignored.
+    """Return the type of a document's attribute with ``values``; None values are ignored.
 
     >>> type_of_values([{"n": 1}, {"n": None, "at": [1.5]}, None]).simpleString()
     'struct<n:bigint,at:array<double>>'
@@ -134,7 +134,7 @@ def type_of_values(values: Sequence[Any]) -> DataType:
 
 
 def _common(values: Sequence[Any], depth: int) -> DataType:
-    """Return the common type inside a document, where strings are text; raises `Differs`."""
+    """Return the common type of values in a document, where any string is a string. Raises `Differs`."""
     if depth > _MOST_NESTED:
         raise Differs
     present = [value for value in values if value is not None]
@@ -168,7 +168,7 @@ def _struct(values: Sequence[dict[Any, Any]], depth: int) -> StructType:
                 raise Differs
             names[name] = None
     if not names:
-        raise Differs  # Parquet has no struct without fields; as text the column shows {}
+        raise Differs  # Parquet does not have structs without fields; a string shows {}
     return StructType(
         [
             StructField(name, _common([value.get(name) for value in values], depth + 1))

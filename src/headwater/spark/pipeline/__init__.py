@@ -8,13 +8,13 @@ made = pipeline.run(declared)
     declaration     reads a file; the contents of a declaration
     sinks           store tables, one module per kind
     table_log       reads a table as a stream of its commits
-    checkpoints     a query's positions, read without Spark
+    checkpoints     reads a query's positions without Spark
     table_sinks     sinks, quarantines and locks of the tables
     expectations    conditions on rows
     views           names and SQL as Spark's frames
     preflight       checks the servers before Spark starts
     spark_session   the session of a run
-    runner          streaming queries; recompute: tables of mode complete
+    runner          runs the streaming queries; recompute makes tables of mode complete
     archiving       archives the sources after a run
     plan, status, backfill, dead_letters    the other commands
     progress, lag, metrics                  the progress of a run

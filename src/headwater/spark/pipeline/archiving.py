@@ -1,8 +1,8 @@
 """Archives the sources of a pipeline's ``[archive]``, trims them, and reports the archive's state.
 
 Rule 1. Sources of `[archive]` are read from archive and stream together (`archived_options`), so a table
-        that is rebuilt from the beginning includes the beginning.
-Rule 2. Archiving runs after the tables of a run, so it never delays them. Trimming is last.
+        that is built again also has the rows of entries that were trimmed.
+Rule 2. Archiving follows the tables' batches. Trimming comes last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Report = Callable[[str], None]
 
 
 def archived_options(archive: Archive | None, source: Source) -> dict[str, str]:
-    """Return the options to read ``source``, with the archive if it covers the source.
+    """Return the options to read ``source``, including ``archive`` if the pipeline archives this source.
 
     A source with a group is read without the archive: members read the entries that the group has not settled.
     """
@@ -36,10 +36,10 @@ def archived_options(archive: Archive | None, source: Source) -> dict[str, str]:
 def run_archive(
     spark: SparkSession | None, archive: Archive, report: Report = print
 ) -> list[Archived]:
-    """Archive the current entries of the sources, then trim those not needed; return a result per stream.
+    """Archive the current entries of the sources, trim the unneeded ones, and return a result per stream.
 
-    Spark's executors read and write; without a session, this process does. ``report`` is called with a line
-    for each stream. Raises `DataLoss` for entries removed before they were archived.
+    Spark's executors read and write the entries; if ``spark`` is None, this process does. ``report`` is called
+    with a line for each stream. Raises `DataLoss` for entries removed before they were archived.
     """
     from headwater.spark.archive.archiver import Archiver
     from headwater.spark.archive.trimming import Trimming
@@ -57,9 +57,9 @@ def run_archive(
 
 
 def archive_status(archive: Archive) -> list[ArchiveState]:
-    """Return the state of each stream's archive: its end, its size, and who needs the oldest entries.
+    """Return the state of each stream's archive: its end, its size, and the readers of the oldest entries.
 
-    Reads manifests and the servers; writes nothing.
+    Reads manifests and asks the servers; writes nothing.
     """
     from headwater.spark.archive.archiver import Archiver
     from headwater.spark.archive.trimming import Trimming

@@ -1,4 +1,4 @@
-"""``headwater pipeline backfill``: reads entries from before a table began through its SQL, once.
+"""``headwater pipeline backfill``: runs a table's SQL once on entries from before the table's beginning.
 
     what the table has not read │ what it reads
     ───────[from ········ to]───┼──────────────▶
@@ -6,8 +6,8 @@
 
 Rule 1. A backfill ends at the table's beginning at the latest, and does not overlap another backfill, so no
         entry is in the table twice.
-Rule 2. Its batch has its own series, named by its range. Repeating a complete backfill changes nothing;
-        repeating an interrupted one completes it.
+Rule 2. A backfill is one batch in a series that its range names. Repeating a complete backfill changes
+        nothing; repeating an interrupted one completes it.
 Rule 3. Only SQL that makes each row from a single entry can be backfilled. SQL that sums or compares entries
         would need the entries from before and after the table's beginning together.
 """
@@ -52,7 +52,7 @@ _STATEFUL: Final = {
     "Window": "compares rows (OVER)",
     "GlobalLimit": "takes some rows (LIMIT)",
 }
-"""The nodes of Spark's plan that need more than one entry to make a row, with an explanation of each."""
+"""The nodes of Spark's plan that make a row from more than one entry, with the words that explain each."""
 
 _OF_STREAMING: Final = (
     "startingid",
@@ -87,12 +87,12 @@ def backfill(
     end: str | None = None,
     master: str | None = None,
 ) -> Filled:
-    """Read entries between ``start`` and ``end`` through ``table``'s SQL into its sink.
+    """Run the SQL of ``table`` on the entries between ``start`` and ``end``, and add the rows to the table.
 
-    ``start`` and ``end`` are ids or times, as for ``startingId`` and ``endingTimestamp``. Without ``end``
-    it reads up to the table's beginning. ``Filled.outcome.rows`` is `THERE_ALREADY` if the table already
-    has the range. Raises `PipelineError` if the table cannot be backfilled, or has read a part of the
-    range.
+    ``start`` and ``end`` are ids or times, as for ``startingId`` and ``endingTimestamp``. If ``end`` is None,
+    the entries up to the table's beginning are read. ``Filled.outcome.rows`` is `THERE_ALREADY` if the table
+    already has this backfill. Raises `PipelineError` if the table cannot be backfilled, or has read a part of
+    the range.
     """
     declared = _table(pipeline, table)
     sources = _sources(pipeline, declared)
@@ -145,7 +145,7 @@ def _table(pipeline: Pipeline, name: str) -> Table:
 
 
 def _sources(pipeline: Pipeline, table: Table) -> dict[str, dict[str, str]]:
-    """Return the options of every source from which the table is made."""
+    """Return the options of each source from which the table is made, by the source's name."""
     found: dict[str, dict[str, str]] = {}
     for name in sources_below(table.name, pipeline.tables, pipeline.sources):
         source = pipeline.sources[name]
@@ -164,7 +164,7 @@ def _sources(pipeline: Pipeline, table: Table) -> dict[str, dict[str, str]]:
 def _ranges(
     checkpoint: Checkpoint, sources: Mapping[str, dict[str, str]], start: str, end: str | None
 ) -> dict[str, dict[str, Range]]:
-    """Return the range to read of each stream of each source, without entries that the table has."""
+    """Return the range to read, by source and stream, without entries that the table has already read."""
     beginning = checkpoint.beginning()
     if checkpoint.query() is None or beginning is None:
         raise PipelineError(
@@ -236,7 +236,7 @@ def _refuse_overlap(checkpoint: Checkpoint, ranges: dict[str, dict[str, Range]])
 
 
 def _record(ranges: dict[str, dict[str, Range]]) -> tuple[str, dict[str, Any]]:
-    """Return the name of a series, which depends only on the range, and its record."""
+    """Return the name of a backfill's series, which depends only on the ranges, and the backfill's record."""
     written = {
         name: {stream: [str(first), str(last)] for stream, (first, last) in streams.items()}
         for name, streams in ranges.items()
@@ -247,7 +247,7 @@ def _record(ranges: dict[str, dict[str, Range]]) -> tuple[str, dict[str, Any]]:
 
 
 def _options(options: Mapping[str, str], streams: Mapping[str, Range]) -> dict[str, str]:
-    """Return a source's options for a batch read of these ranges."""
+    """Return a source's options for a batch read of the ranges in ``streams``."""
     kept = {k: text for k, text in options.items() if k.lower() not in _OF_STREAMING}
     made = {
         k: text for k, text in kept.items() if k.lower() not in ("stream", "streamspattern")

@@ -5,13 +5,13 @@
       offsets/7             Spark's: the end of batch 7, a line for each source
       commits/7             Spark's: batch 7 is in the sink
       headwater/
-        sources.json        the names of the sources, and of the tables that are read, in the order of those lines
+        sources.json        the names of the sources and tables that are read, in the order of an offset's lines
         beginning.json      the position of each stream before batch 0
         backfills/          one file per backfill
         lock                locked by the process that writes the table
 
 Rule 1. Spark's files are read, never written.
-Rule 2. The files in ``headwater/`` belong to the checkpoint: they are removed together.
+Rule 2. The files in ``headwater/`` belong to the checkpoint and are removed with it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def in_use(process: str) -> PipelineError:
 
 
 def streams_in(offset: Offset | None) -> set[str]:
-    """Return the streams in an offset."""
+    """Return the names of the streams in ``offset``; empty if it is None."""
     if offset is None:
         return set()
     return set(offset["streams"]) if "group" in offset else set(streams_of(offset))
@@ -60,25 +60,25 @@ class Checkpoint:
         return None if found is None else str(found["id"])
 
     def last_batch(self) -> int | None:
-        """Return the number of the newest committed batch; None before the first."""
+        """Return the number of the newest committed batch; None if no batch was committed."""
         return max(self._numbers("commits"), default=None)
 
     def offsets(self, batch: int) -> list[Offset | None]:
-        """Return the offset at which ``batch`` ends for each source; empty if Spark has already deleted it."""
+        """Return each source's offset (None if unread) at the end of ``batch``; empty if Spark has deleted it."""
         try:
             lines = (self.path / "offsets" / str(batch)).read_text("utf-8").splitlines()
         except FileNotFoundError:
             return []
-        # "v1", Spark's own line, then one line per source, "-" if it has not been read.
+        # "v1", Spark's own line, then one line per source: "-" if the source has not been read.
         return [None if line.strip() == "-" else json.loads(line) for line in lines[2:]]
 
     def newest_offsets(self) -> list[Offset | None]:
-        """Return each source's offset at the end of the newest batch, committed or not; empty before the first one."""
+        """Return `offsets` of the newest batch, committed or not; empty before the first batch."""
         newest = max(self._numbers("offsets"), default=None)
         return [] if newest is None else self.offsets(newest)
 
     def committed(self) -> dict[str, Offset]:
-        """Return the offset up to which each source, by name, has been read and written."""
+        """Return each source's offset at the end of the newest committed batch, by the source's name."""
         batch = self.last_batch()
         return {} if batch is None else self.by_source(batch)
 
@@ -101,8 +101,8 @@ class Checkpoint:
     def note_sources(self, names: Sequence[str]) -> None:
         """Store the names of the sources of the query that is about to start.
 
-        Raises `PipelineError` if earlier runs read other sources, or the same in another order: Spark
-        identifies them only by their index, and would continue one source at another's position. A source
+        Raises `PipelineError` if earlier runs read other sources, or the same sources in another order: Spark
+        identifies a source only by its index, and would continue one source at another's position. A source
         may be renamed.
         """
         known = self.sources()
@@ -119,24 +119,24 @@ class Checkpoint:
             self._write("sources.json", list(names))
 
     def beginning(self) -> dict[str, Offset] | None:
-        """Return the first batch's offset of each source, with the positions of its streams before that batch.
+        """Return each source's offset of batch 0, with the positions of its streams before that batch.
 
-        None if nothing was read yet, or if Spark had deleted the offsets before they were stored.
+        Returns None if no batch 0 was planned, or Spark had deleted its offsets before they were stored.
         """
         found = _json(self.own / "beginning.json")
         return found if isinstance(found, dict) else None
 
     def note_beginning(self) -> None:
-        """Store the first batch's offsets, because Spark deletes them after a hundred batches."""
+        """Store the offsets of batch 0 unless they are stored: Spark deletes them after a hundred batches."""
         if not (self.own / "beginning.json").exists():
             first = self.by_source(0)
             if first:
                 self._write("beginning.json", first)
 
     def sync_batch(self, batch: int) -> None:
-        """Wait until the offset of ``batch`` is on disk; call it before the sink commits the batch.
+        """Sync the offset of ``batch`` to disk. The caller must do this before the sink commits the batch.
 
-        Spark does not wait. After a power loss it could plan a batch with the same number and other
+        Spark does not sync it. After a power loss, Spark could plan a batch with the same number and other
         entries, which the sink would then skip.
         """
         log = self.path / "offsets"
@@ -153,7 +153,7 @@ class Checkpoint:
         self._write(f"backfills/{series}.json", record)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Lock the table of this checkpoint. Raises `PipelineError` if another process has it."""
+        """Lock the table of this checkpoint. Raises `PipelineError` if another process has the lock."""
         return locked(self.own / "lock", in_use)
 
     def _numbers(self, directory: str) -> list[int]:

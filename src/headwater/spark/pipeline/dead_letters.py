@@ -35,8 +35,8 @@ def replay(
 ) -> dict[str, int]:
     """Deliver the entries of dead letters to their groups again, and remove the records.
 
-    Replays all current records, or those with ``ids``, of all sources or of one. Returns the number of
-    replayed records by dead-letter stream. Records that are added during the replay are not included.
+    Replays the records with ``ids``, by default all current records, of ``source``, by default of all sources.
+    Returns the number of replayed records by dead-letter stream. Records added during the replay are left.
     Raises `PipelineError` for an unknown source or id, and for records that could not be replayed (see
     `headwater.groups.settling.replay`).
     """
@@ -70,7 +70,7 @@ def replay(
 
 
 def dead_letter_counts(pipeline: Pipeline, sources: Iterable[Source]) -> dict[str, int]:
-    """Return the number of records in each dead-letter stream of these sources."""
+    """Return the number of records in each dead-letter stream of ``sources``, by the stream's name."""
     found: dict[str, int] = {}
     for source in sources:
         if source.waits:
@@ -87,7 +87,7 @@ def dead_letter_counts(pipeline: Pipeline, sources: Iterable[Source]) -> dict[st
 
 
 def existing_dead_streams(source: Source) -> list[str]:
-    """Return the dead-letter streams of a source's streams; a pattern is looked up."""
+    """Return the dead-letter streams of a source's streams; those of a pattern are looked up on the server."""
     options = parse_options(source.options)
     if options.pattern is not None and options.pattern.regular and not options.dead_letter_stream:
         with opened(source) as store:
@@ -119,9 +119,9 @@ def _sources(pipeline: Pipeline, name: str | None) -> list[Source]:
 def _give_back(
     store: SourceStore, stream: str, ids: set[str], *, all_groups: bool
 ) -> list[Replayed]:
-    """Replay the records with ``ids``, or all current ones, page by page.
+    """Replay the records with ``ids``, or all current ones if ``ids`` is empty, page by page.
 
-    Records that are added in the meantime are after the last id and stay.
+    Records that are added during the replay stay, because their ids are above the last id.
     """
     outcomes: list[Replayed] = []
     state = store.state(stream)
@@ -135,7 +135,7 @@ def _give_back(
 
 
 def _do(store: SourceStore, operation: Operation[Any]) -> Any:
-    """Run an operation once: a replay whose reply was lost may have been carried out."""
+    """Run an operation without a second attempt: a replay whose reply was lost may have been executed."""
     import redis
 
     try:

@@ -21,7 +21,7 @@ _OWN: Final = re.compile(r"headwater\.errors\.(\w+): (.+)")
 
 
 def explained(pipeline: Pipeline, key: str, do: Callable[[], T]) -> T:
-    """Call ``do``; raise its error with the file and the key."""
+    """Return the result of ``do``; raise its error with the pipeline's file and ``key``."""
     try:
         return do()
     except Exception as error:
@@ -32,7 +32,7 @@ def explained(pipeline: Pipeline, key: str, do: Callable[[], T]) -> T:
 
 @contextmanager
 def explaining(pipeline: Pipeline, doing: str) -> Iterator[None]:
-    """Raise a Spark error inside the block, a step without a key, as one sentence with the file and ``doing``."""
+    """Raise a foreign error of the block as one sentence with the file and ``doing``, which names a step."""
     try:
         yield
     except _foreign() as error:
@@ -40,7 +40,7 @@ def explaining(pipeline: Pipeline, doing: str) -> Iterator[None]:
 
 
 def _foreign() -> tuple[type[Exception], ...]:
-    """Return the errors of Spark, the system and libraries that write files. Others are mistakes in Headwater."""
+    """Return the error types of Spark, the system and file libraries. Other errors are bugs in Headwater."""
     import pyarrow as pa
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -53,8 +53,8 @@ def _foreign() -> tuple[type[Exception], ...]:
 def reason(pipeline: Pipeline, place: str, error: BaseException) -> HeadwaterError:
     """Return an error with one sentence and without secrets.
 
-    If Spark has wrapped an error of Headwater in a traceback, this is that error. Otherwise the sentence is the root
-    cause.
+    If Spark's error contains the traceback of a Headwater error, that error is returned. Otherwise the sentence
+    is the root cause.
     """
     if isinstance(error, HeadwaterError):
         return type(error)(pipeline.shown(f"{pipeline.file}: {place}: {error}"))

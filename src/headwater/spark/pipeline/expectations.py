@@ -1,11 +1,11 @@
 """Checks the expectations on a table's rows, batch by batch: counts violations and acts on them.
 
-Rule 1. A predicate that is NULL does not hold. A value that did not fit its column is null, so ``price > 0``
-        does not hold for a price that could not be read.
-Rule 2. A batch is computed once: it is cached while its rows are counted and written.
-Rule 3. ``fail`` takes effect before anything of the batch is written. The quarantine is written before the
-        table, with the same batch number, so a replayed batch changes neither.
-Rule 4. A row that should be both dropped and quarantined is quarantined, so no row depends on the order.
+Rule 1. A predicate whose result is NULL does not hold. A value that did not fit its column is null, so
+        ``price > 0`` does not hold for a price that could not be read.
+Rule 2. A batch is computed once and cached while its rows are counted and written.
+Rule 3. ``fail`` takes effect before any row of the batch is written. The quarantine is written before the
+        table, with the same batch number, so a replayed batch duplicates rows in neither.
+Rule 4. A row that should be both dropped and quarantined is quarantined, whatever the order of expectations.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Write = Callable[["DataFrame"], int]
 class WriteOutcome(NamedTuple):
     """The result of writing a batch.
 
-    ``rows`` is the number of rows added to the table, or `THERE_ALREADY`. ``violations`` counts rows by
-    expectation, and omits expectations that no row violates.
+    ``rows`` is the number of rows added to the table, or `THERE_ALREADY` if the table already had the batch.
+    ``violations`` counts rows by expectation, and omits expectations that no row violates.
     """
 
     rows: int
@@ -47,9 +47,9 @@ def holds(expectation: Expectation) -> Column:
 
 
 def passed(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """Return the rows that the table keeps, which are the rows that other tables read.
+    """Return the rows that the table keeps, which are also the rows that other tables read.
 
-    A row that makes the table's own query fail makes theirs fail too.
+    A row that violates an expectation with the action ``fail`` makes any query that reads this frame fail.
     """
     from pyspark.sql import functions as f
 
@@ -70,12 +70,12 @@ def write_checked(
     quarantine: Write | None = None,
     note: Callable[[dict[str, Any]], None] = lambda _counts: None,
 ) -> WriteOutcome:
-    """Write the rows that pass the expectations to the table, and quarantine others as declared.
+    """Write the rows that the table keeps with ``write``, and rows to quarantine with ``quarantine``.
 
-    ``note`` gets the counts before anything is written: ``rows``, ``dropped``, ``quarantined``, and ``violations`` by
-    expectation.
+    ``note`` gets the counts before any row is written: ``rows``, ``dropped``, ``quarantined``, and ``violations``
+    by expectation. It is not called for a table without expectations.
 
-    Raises `ExpectationFailed` before anything is written.
+    Raises `ExpectationFailed` before any row is written.
     """
     if not table.expectations:
         return WriteOutcome(write(frame))
@@ -115,7 +115,7 @@ def _flagged(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame
 
 
 def _any_of(expectations: Sequence[Expectation], *actions: str) -> Column:
-    """Return whether a flagged row violates an expectation with one of these actions."""
+    """Return a column that is true if a flagged row violates an expectation with one of these actions."""
     from pyspark.sql import functions as f
 
     names = [f.lit(e.name) for e in expectations if e.action in actions]

@@ -30,10 +30,10 @@ from headwater.spark.pipeline.table_log.positions import NOTHING, position_of
 class Lag:
     """The lag of one stream of one source, or of a table that another follows.
 
-    ``stream`` and ``length`` are None for a table, whose rows are its entries. Otherwise ``length`` is the number
-    of entries in the stream. ``entries`` is the number of unread ones, including those that a group has delivered
-    but not settled; None if the server does not know. ``seconds`` is the age of the oldest unread entry by its id;
-    None if every entry was read.
+    ``length`` is the number of entries in the stream. ``entries`` is the number of unread entries, including those
+    that a group has delivered but not settled; None if unknown. ``seconds`` is the age of the oldest unread entry
+    by its id; None if every entry was read. For a table, ``entries`` counts rows, and ``stream``, ``length`` and
+    ``seconds`` are None.
     """
 
     source: str
@@ -61,7 +61,7 @@ def lags_below(pipeline: Pipeline, name: str, offset: Offset | None) -> list[Lag
 
 
 def lag_of_log(table: Table, offset: Offset | None) -> Lag:
-    """Return the lag of a query that follows a table's log and has read it up to ``offset``.
+    """Return the lag of a query that has read the log of ``table`` up to ``offset``; None before its first batch.
 
     Raises `DataLoss` if the table is not the one that the query has read.
     """
@@ -74,10 +74,10 @@ def lag_of_log(table: Table, offset: Offset | None) -> Lag:
 
 
 def lags_of(source: Source, offset: Offset | None) -> list[Lag]:
-    """Return the lag on each stream of ``source``, of a query that has read up to ``offset``.
+    """Return the lag, on each stream of ``source``, of a query that has read up to ``offset``.
 
-    None stands for a query that has not begun. Raises `Disconnected` and `DeclarationError` (for a key that
-    is not a stream).
+    An ``offset`` of None means that the query has not begun. Raises `Disconnected`, and `DeclarationError` for
+    a key that is not a stream.
     """
     with opened(source) as store:
         return [
@@ -102,7 +102,7 @@ def _lag(
 
 
 def _position(options: SourceOptions, stream: str, offset: Offset | None) -> Position | None:
-    """Return the position up to which ``stream`` was read; None for "latest" if the query has not begun."""
+    """Return the position up to which ``stream`` was read; None if the query will start at the stream's end."""
     if offset is not None:
         try:
             found = positions_of({stream: offset[stream]}) if stream in offset else {}
@@ -127,14 +127,14 @@ def _of_log(
         unread = max(0, state.entries_added - at.added)
         # With an archive, trimmed entries can still be read.
         return (unread if store.options.archive else min(state.length, unread)), first
-    # The number of entries before this position is not known; if it is before the first, all are left.
+    # The number of entries before this position is unknown. If it is before the first entry, all are unread.
     return (state.length if at.id < state.first_id else None), first
 
 
 def _of_group(
     store: SourceStore, stream: str, group: str, state: StreamState
 ) -> tuple[int | None, StreamID | None]:
-    # Bytes, because redis-py changes the form of the reply if the command's name is a str.
+    # A bytes name, because redis-py converts the reply if the command's name is a str.
     for about in map(mapping, store.ask(b"XINFO", "GROUPS", stream)):
         if about[b"name"] != group.encode():
             continue

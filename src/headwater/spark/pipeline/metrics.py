@@ -31,7 +31,7 @@ _STREAMED: Final[_Values] = {
         "headwater_pipeline_rows_quarantined", "Rows that an expectation quarantined.", _TABLE
     ): lambda t: t.quarantined,
 }
-"""Metrics of tables that are not of mode complete."""
+"""Metrics of tables of mode append or update."""
 
 _EVERY: Final[_Values] = {
     gauge("headwater_pipeline_batch_rows", "Rows of the last batch.", _TABLE): (
@@ -77,7 +77,7 @@ class Collector:
         self._progress = progress
 
     def collect(self) -> Iterator[Any]:
-        """Return all families, from one reading of the progress."""
+        """Return all metric families, from one snapshot of the progress."""
         several = _VIOLATIONS, _LAG_ENTRIES, _LAG_SECONDS
         return families(
             (sample for table in self._progress.tables() for sample in _samples(table)),
@@ -100,7 +100,7 @@ def _samples(table: TableProgress) -> Iterator[MetricSample]:
 
 @contextmanager
 def served(progress: Progress, *, port: int, host: str = "127.0.0.1") -> Iterator[int]:
-    """Serve ``progress`` at ``http://host:port/metrics``; yield the port, which 0 lets the system choose.
+    """Serve ``progress`` at ``http://host:port/metrics``; with port 0 the system chooses one. Yield the port.
 
     Raises `ListenError` if the port is not available, or prometheus-client is not installed.
     """

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class PlannedSource(NamedTuple):
-    """A source: its url without credentials, and its existing streams. ``problem`` says why these are not
-    known."""
+    """A source: its url without credentials, and its existing streams. ``problem`` explains why the streams
+    are unknown; None if they are known."""
 
     name: str
     url: str
@@ -37,11 +37,11 @@ class PlannedSource(NamedTuple):
 
 
 class PlannedTable(NamedTuple):
-    """A table with the columns that Spark's analysis finds, and the lags that its next run has to read. Without the
-    analysis, ``columns`` is None.
+    """A table with the columns that Spark's analysis finds, None without that analysis, and its current lags.
 
-    It follows the logs of the tables in ``follows``. It reads those in ``through`` from their sources, because its
-    checkpoint is older than this way of reading.
+    Its query reads the logs of the tables in ``follows``. For the tables in ``through`` it reads their sources
+    instead, because its checkpoint is from a version that did not read logs. ``checkpoint`` is None for a
+    complete table, ``batch`` also before the first committed batch.
     """
 
     table: Table
@@ -66,8 +66,8 @@ class Plan(NamedTuple):
 def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True) -> Plan:
     """Analyse all SQL of ``pipeline`` and read its servers' counters.
 
-    Without ``analyse`` Spark is not started: the plan takes at most a second, and has no columns. An unreachable server
-    is not an error. Raises `PipelineError` for SQL that Spark refuses, and for a table whose place has something else.
+    If ``analyse`` is false, Spark is not started and the plan has no columns. The plan reports unreachable
+    servers. Raises `PipelineError` for SQL that Spark refuses, and if a table's place has something else.
     """
     sinks = TableSinks(pipeline)
     sinks.check()
@@ -99,8 +99,8 @@ def _columns(schema: StructType) -> list[tuple[str, str]]:
 
 
 def _unread(pipeline: Pipeline, sinks: TableSinks, table: str) -> list[Lag]:
-    """Return the lags that the next run has to read, of sources whose server answers; `PlannedSource` says why others
-    do not."""
+    """Return the lags of a table on sources whose server answers. `PlannedSource` has the problems of the
+    others."""
     found: list[Lag] = []
     for name, committed in sinks.positions(table).items():
         with suppress(HeadwaterError):

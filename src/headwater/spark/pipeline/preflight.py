@@ -1,7 +1,7 @@
 """Checks before Spark starts that the servers are reachable and the streams exist.
 
-Rule. A source must name existing streams, unless a table has read them before: then a missing stream is data
-      loss, which the source reports. Use a pattern for a stream that will be created later.
+Rule. The streams that a source names must exist, except those that a table has read before: if such a stream is
+      missing, the source reports data loss. Use a pattern for a stream that will be created later.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _GLOB: Final = re.compile(r"[*?\[]")
 
 
 def check_sources(pipeline: Pipeline, checkpoints: Mapping[str, Checkpoint]) -> None:
-    """Look up every named stream at its server.
+    """Look up every named stream on its server.
 
-    Raises, with the source's key: `Disconnected`, `DeclarationError` for a key that is not a stream,
-    `PipelineError` for a stream that does not exist.
+    Raises `Disconnected`, `DeclarationError` for a key that is not a stream, and `PipelineError` for a stream
+    that does not exist. The errors name the source's key in the file.
     """
     for source in pipeline.sources.values():
         try:
@@ -43,10 +43,10 @@ def check_source(
     source: Source,
     checkpoints: Mapping[str, Checkpoint],
 ) -> None:
-    """Look up the named streams of one source at its server.
+    """Look up the named streams of one source on its server.
 
-    Raises `PipelineError` for a stream that does not exist, `DeclarationError` for a mistake that no later stream
-    would correct.
+    Raises `PipelineError` for a stream that does not exist, and `DeclarationError` for a mistake that creating the
+    stream would not correct.
     """
     known = _read_before(pipeline, source, checkpoints)
     may_come = source.waits or store.options.archive is not None

@@ -1,6 +1,6 @@
 """The progress of a run: the rows written to its tables, and the tables' lags.
 
-The run's threads write it. The terminal, Prometheus or a notebook reads it.
+The run's threads update the progress. The terminal, Prometheus or a notebook reads it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TableProgress:
     seconds: float = 0.0
     """Seconds spent writing."""
     batch: int | None = None
-    """The number of the last batch; None in mode complete and before the first."""
+    """The number of the last batch; None in mode complete and before the first batch."""
     batch_rows: int = 0
     """Rows of the last batch."""
     batch_seconds: float = 0.0
@@ -46,12 +46,12 @@ class TableProgress:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows per second of the last batch."""
+        """Rows per second of the last batch; 0 before the first batch."""
         return self.batch_rows / self.batch_seconds if self.batch_seconds else 0.0
 
     @property
     def entries_behind(self) -> int | None:
-        """The number of entries left to read; None if it is unknown."""
+        """The number of entries left to read; None if the number is unknown."""
         known = [lag.entries for lag in self.lags]
         return sum(e for e in known if e is not None) if known and None not in known else None
 
@@ -85,7 +85,7 @@ class Progress:
     def add(
         self, name: str, outcome: WriteOutcome, seconds: float, *, batch: int | None = None
     ) -> None:
-        """Count a written batch or, without a number, a rebuilt table."""
+        """Count a written batch or, if ``batch`` is None, a rebuilt table."""
         if outcome.rows == THERE_ALREADY:
             return
         with self._lock:
@@ -134,7 +134,7 @@ def line_of(name: str, number: int | None, outcome: WriteOutcome, seconds: float
 
 
 def lag_text(table: TableProgress) -> str:
-    """Describe the lag of a table in words; empty if it has none."""
+    """Describe the lag of a table in words; return an empty string if the table has no lag."""
     if not table.entries_behind and table.seconds_behind is None:
         return ""
     behind = table.entries_behind

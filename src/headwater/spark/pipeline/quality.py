@@ -1,9 +1,9 @@
 """The history of a table's expectations: the rows of each batch that violated them, and the actions taken.
 
-    checkpoint/headwater/quality.jsonl     a line for each batch; quality.old.jsonl has the lines before these
+    checkpoint/headwater/quality.jsonl     a line for each batch; quality.old.jsonl has the earlier lines
 
 Rule 1. A line is written before its batch. A batch that is repeated has a second line, which replaces the first.
-Rule 2. The two files together have the last 100,000 batches or more, in 32 MiB at most.
+Rule 2. The two files together have at least the last 100,000 batches, in about 32 MiB at most.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MOST_BYTES: Final = 16 * 2**20
 
 
 class BatchQuality(NamedTuple):
-    """The quality of one batch. ``at`` is the time at which it was counted, in seconds since 1970.
+    """The quality of one batch. ``at`` is the Unix time at which its rows were counted, in seconds.
 
-    ``rows`` are all rows of the batch; those that were not ``dropped`` or ``quarantined`` were kept. ``violations``
-    are rows by expectation; a row may violate several.
+    ``rows`` is the number of all rows of the batch, including ``dropped`` and ``quarantined`` ones. ``violations``
+    is the number of rows by expectation; a row may violate several expectations.
     """
 
     batch: BatchId
@@ -35,7 +35,7 @@ class BatchQuality(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """Number of the batch's rows that are in the table."""
+        """The number of the batch's rows that were neither dropped nor quarantined."""
         return self.rows - self.dropped - self.quarantined
 
     def as_json(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class QualityLog:
         append_line(self._path, json.dumps(line).encode())
 
     def batches(self) -> list[BatchQuality]:
-        """Return the batches in the order in which they were written first."""
+        """Return the batches in the order of their first lines."""
         found: dict[BatchId, BatchQuality] = {}
         for line in map(json.loads, [*whole_lines(self._old), *whole_lines(self._path)]):
             batch = BatchId(line.pop("batch"), line.pop("series"))

@@ -1,5 +1,5 @@
-"""Analyses the SQL of all tables. Makes tables of mode complete from the contents of the tables that they read, in
-dependency order."""
+"""Analyses the SQL of all tables, and makes tables of mode complete from the contents of the tables that they
+read, in dependency order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Done = Callable[[str, WriteOutcome, float], None]
 
 
 class Analysis(NamedTuple):
-    """The frames of streamed tables, the columns of all tables, and a session whose views are finished tables."""
+    """The frames of streamed tables, the columns of all tables, and a session with views of finished tables."""
 
     frames: dict[str, DataFrame]
     schemas: dict[str, StructType]
@@ -69,7 +69,7 @@ class Recomputer:
         self._done = done
 
     def after(self, changed: Collection[str]) -> set[str]:
-        """Return the complete tables that read one of ``changed``, directly or through others."""
+        """Return the complete tables that read one of ``changed``, directly or through other tables."""
         return {
             name
             for name in self._sinks.recomputed
@@ -77,7 +77,7 @@ class Recomputer:
         }
 
     def make(self, names: Collection[str]) -> None:
-        """Rebuild these tables."""
+        """Rebuild the complete tables in ``names``."""
         if not names:
             return
         tables = self._pipeline.tables

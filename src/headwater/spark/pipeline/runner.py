@@ -2,11 +2,11 @@
 complete table.
 
 Rule 1. A streamed table is one query. It reads sources, and the rows of append tables from the logs of their
-        commits (table_log/), so it has the rows from before it was declared, and those of backfills. The SQL of
-        a table without a log is included as a view.
+        commits (table_log/), so it also gets rows from before its declaration, and those of backfills. The SQL
+        of a table without a log is included as a view.
 Rule 2. A table of mode complete is made from the rows that the sinks report as written.
 Rule 3. All SQL is analysed, and all streams are looked up, before any query starts.
-Rule 4. However a run ends, even by a crash or Ctrl-C, the next one continues from the checkpoints.
+Rule 4. However a run ends, even by a crash or Ctrl-C, the next run continues from the checkpoints.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _MOST_TEXT: Final = 300
 """Maximum number of characters of an error that is passed to Spark."""
 
 _LAG_SECONDS: Final = 1.0
-"""Time between two updates of the lag of a table without new batches."""
+"""Time between two updates of the lag of a table without new batches, in seconds."""
 
 _STARTING_SECONDS: Final = 30.0
-"""Maximum time for which starting queries delay other queries; a longer start has other causes."""
+"""Maximum time for which starting queries delay another query, in seconds. A longer start has other causes."""
 
 _ARCHIVE_SECONDS: Final = 60.0
-"""Time between two archivings of a run without end: one file per minute and stream, not one per batch."""
+"""Time between archivings in a run with an interval, in seconds: a file per minute and stream, not per batch."""
 
 
 class Made(NamedTuple):
@@ -93,11 +93,11 @@ def run(
     - ``once``: read the current entries, make the complete tables, and end, as with the trigger available-now.
       Otherwise a pipeline with the trigger interval runs until ``stop`` is set.
     - ``master``: Spark's master instead of the declared one.
-    - ``report``: called with a line for each batch.
-    - ``stop``: an event that ends the run.
-    - ``progress``: kept up to date during the run, for other threads to read.
-    Raises `PipelineError` naming the table whose SQL Spark refuses or a stream that does not exist, and the
-    error that ended a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
+    - ``report``: called with a line for each batch and each rebuilt table.
+    - ``stop``: an event that ends the run when it is set.
+    - ``progress``: kept up to date during the run, so that other threads can read it.
+    Raises `PipelineError` for SQL that Spark refuses and for a stream that does not exist, and the error that
+    ended a query: `ExpectationFailed`, `DataLoss`, `DecodeError`, `Disconnected`.
     """
     sinks = TableSinks(pipeline)
     sinks.check()
@@ -111,7 +111,7 @@ def run(
 
 
 def _is_starting(query: StreamingQuery) -> bool:
-    """Return whether the query has neither reached its first batch nor found that it has nothing to read."""
+    """Return whether the query has neither begun its first batch nor found that it has nothing to read."""
     return query.isActive and str(query.status["message"]).startswith(("Initializing", "Getting"))
 
 
@@ -167,7 +167,7 @@ class _Run:
     def _together(self, interval: float | None) -> list[list[str]]:
         """Return the tables whose queries run at the same time, one group after the other.
 
-        A run without an interval begins a table's query when the queries of the tables it follows have ended.
+        A run without an interval starts a table's query when the queries of the tables that it follows have ended.
         """
         if interval is not None:
             return [list(self._sinks.streamed)]
@@ -194,7 +194,7 @@ class _Run:
     def _await_room(self, queries: list[StreamingQuery]) -> None:
         """Limit the number of starting queries to half the cores.
 
-        Each starts a Python process, and Spark gives up on one that has not called back after ten seconds.
+        A starting query starts a Python process. Spark gives up if that process does not connect in ten seconds.
         """
         room = max(1, (os.cpu_count() or 1) // 2)
         deadline = time.monotonic() + _STARTING_SECONDS
@@ -258,7 +258,7 @@ class _Run:
             self._stop.wait(_POLL_SECONDS)
 
     def _report_batches(self) -> set[str]:
-        """Report the newly written batches; return the tables that got rows from them."""
+        """Report the newly written batches; return the tables to which they added rows."""
         changed: set[str] = set()
         news: dict[str, list[str]] = {}
         while self._batches:
@@ -282,9 +282,9 @@ class _Run:
         return changed
 
     def _look(self, name: str) -> None:
-        """Update the lags of a table; an unreachable server is reported by the query."""
+        """Update the lags of a table. Leaves them if a server is unreachable, which the query reports."""
         checkpoint, number = self._sinks.streamed[name].checkpoint, self._progress[name].batch
-        # A batch is in the offset log before it is written, and in the commit log only afterwards.
+        # Spark stores a batch's offsets before the batch is written, and its commit only afterwards.
         read = checkpoint.committed() if number is None else checkpoint.by_source(number)
         lags = []
         try:
@@ -303,7 +303,7 @@ class _Run:
     def _settle(self) -> None:
         """Settle the last committed batches of all queries.
 
-        Spark reports to a source that a batch has ended only when the next one begins.
+        Spark tells a source that a batch has been committed only when the next batch begins.
         """
         for name, kept in self._sinks.streamed.items():
             for place, source in enumerate(kept.checkpoint.sources()):

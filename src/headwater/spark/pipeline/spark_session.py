@@ -21,13 +21,13 @@ _PYSPARKS_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogge
 def start_spark(pipeline: Pipeline, *, master: str | None = None) -> SparkSession:
     """Return the session for ``pipeline``.
 
-    Raises `HeadwaterError` for an embedded store on a cluster, before anything is started, and the errors of
-    `session`.
+    Raises the errors of `session`, and `HeadwaterError` for an embedded store on a cluster; Spark is then not
+    started.
     """
     master = master or pipeline.master
     _refuse_embedded(pipeline, master or pipeline.conf.get("spark.master", "local[*]"))
-    # An error that ends a run is raised here with one sentence. The JVM would print it in a hundred lines,
-    # and PySpark would print the JVM's text.
+    # An error that ends a run is raised as one sentence. Otherwise the JVM would also print the error in a
+    # hundred lines, and PySpark would print the JVM's text.
     config = {_LOG_LEVEL: "FATAL"} | pipeline.conf
     spark = session(app=pipeline.app, master=master, config=config)
     spark.sparkContext.setLogLevel(config[_LOG_LEVEL])

@@ -1,6 +1,6 @@
 """``headwater pipeline status``: the state of a pipeline's tables, without Spark.
 
-Rule. It reads checkpoints, manifests and counters and writes nothing, so it can be used during a run.
+Rule. This module reads checkpoints, manifests and counters and writes nothing, so it can be used during a run.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class TableStatus:
     """The status of one table.
 
-    ``rows`` and ``quarantined`` are None if the sink does not count them; ``batch`` and ``query`` are None
-    if no batch is committed. ``follows`` are the tables whose rows it reads from their logs. ``backfills`` are the
-    records of its backfills.
+    ``rows`` and ``quarantined`` are None if the sink does not count them. For a complete table, ``batch`` and
+    ``query`` are None; otherwise ``batch`` is None before the first committed batch, ``query`` before the first
+    start. ``follows`` are the tables whose logs this table's query reads.
     """
 
     name: str
@@ -44,7 +44,7 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class PipelineStatus:
-    """The status of a pipeline. ``dead_letters``: number of records in each dead-letter stream."""
+    """The status of a pipeline. ``dead_letters`` is the number of records by dead-letter stream."""
 
     file: str
     tables: tuple[TableStatus, ...]
@@ -68,9 +68,9 @@ def status(pipeline: Pipeline) -> PipelineStatus:
 
 
 def quality(pipeline: Pipeline, table: str | None = None) -> dict[str, list[BatchQuality]]:
-    """Return the batches of each streamed table with expectations, or of ``table``, in order.
+    """Return the batches of each streamed table with expectations, or only those of ``table``, in order.
 
-    Raises `PipelineError` for a table that has no such history.
+    Raises `PipelineError` if ``table`` is not a streamed table with expectations.
     """
     found = {
         name: kept.quality.batches()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class RepairedTimes(NamedTuple):
     """Result of a repair of partition values: the columns, and the number of files with new values.
 
-    ``twice`` are times that occurred twice, when clocks were set back, and were taken for the first of the two.
+    ``twice`` are local times that occurred twice because clocks were set back; the first occurrence was assumed.
     ``followers`` are tables that may have read the old values.
     """
 
@@ -68,13 +68,13 @@ class _Kept:
     quarantine: AppendTable | CompleteTable | None
 
     def check(self) -> None:
-        """Raise `PipelineError` if something else is in its place; write nothing."""
+        """Raise `PipelineError` if the place of a sink contains something else. Writes nothing."""
         self.sink.check()
         if self.quarantine is not None:
             self.quarantine.check()
 
     def prepare(self) -> None:
-        """Create missing directories; undo the incomplete work of a killed run."""
+        """Create missing directories, and undo the incomplete work of a killed run."""
         self.sink.prepare()
         if self.quarantine is not None:
             self.quarantine.prepare()
@@ -93,7 +93,7 @@ class Streamed(_Kept):
             self.quarantine = AppendTable(table.quarantine, (), checkpoint=self.sink.checkpoint)
 
     def local_times(self) -> list[str]:
-        """Return the partition columns whose times an earlier version wrote in the zone of its session."""
+        """Return the partition columns whose times an earlier version wrote in its session's time zone."""
         return self.sink.local_times() if isinstance(self.sink, (AppendTable, DeltaAppend)) else []
 
     def write(self, frame: DataFrame, batch: BatchId) -> WriteOutcome:
@@ -125,7 +125,7 @@ class Recomputed(_Kept):
             self.quarantine = CompleteTable(table.quarantine, ())
 
     def write(self, frame: DataFrame) -> WriteOutcome:
-        """Replace the table's contents by the rows that pass its expectations."""
+        """Replace the table's contents with the rows that its expectations keep."""
         return write_checked(
             frame,
             self.table,
@@ -144,9 +144,9 @@ class TableSinks:
         self.recomputed = {n: Recomputed(table) for n, table in tables.items() if not table.streams}
 
     def follows(self, name: str) -> bool:
-        """Return whether the query of ``name`` reads tables from their logs, if they have one.
+        """Return whether the query of ``name`` reads the logs of tables that have a log.
 
-        A query whose checkpoint is older than this way of reading continues from the sources.
+        A query whose checkpoint is from a version that did not read logs continues to read the sources.
         """
         begun = self.streamed[name].checkpoint.newest_offsets()
         return not begun or any(map(is_position, begun))
@@ -156,7 +156,7 @@ class TableSinks:
         return self.logged_above(name) if self.follows(name) else []
 
     def logged_above(self, name: str) -> list[str]:
-        """Return the tables with a log that ``name`` reads, directly or through the SQL of tables without one."""
+        """Return the tables with a log that ``name`` reads, directly or through tables without a log."""
         tables, logged = self.pipeline.tables, self.pipeline.logged
         above = upstream(name, tables, logged)
         return [one for one in tables if one in above and one in logged]
@@ -169,7 +169,7 @@ class TableSinks:
     def positions(self, name: str) -> dict[str, Offset | None]:
         """Return the offset up to which the query of ``name`` has read each source and each table that it follows.
 
-        All of them are None before its first batch.
+        The offsets are None before the first committed batch.
         """
         committed = self.streamed[name].checkpoint.committed()
         return {one: committed.get(one) for one in (*self.sources(name), *self.followed(name))}
@@ -177,7 +177,7 @@ class TableSinks:
     def check(self) -> None:
         """Check every table's place without writing anything.
 
-        Raises `PipelineError` if something else is there, or if times in it may be in the session's zone.
+        Raises `PipelineError` if a place contains something else, or if partition values may be local times.
         """
         for name, kept in self.streamed.items():
             explained(self.pipeline, f"table.{name}", kept.check)
@@ -191,7 +191,7 @@ class TableSinks:
     def _check_times(self, name: str) -> None:
         """Raise `PipelineError` if partition values of ``name`` may be times in the session's zone.
 
-        That zone is not recorded. It is assumed to be the declared one, so the values are correct if that is UTC.
+        The zone of the session that wrote them is not recorded, and is assumed to be the declared zone.
         """
         zone, table = self.pipeline.zone, self.pipeline.tables[name]
         columns = [] if is_utc(zone) else self.streamed[name].local_times()
@@ -235,9 +235,9 @@ class TableSinks:
         return RepairedTimes(columns, files, sorted(twice), followers)
 
     def prepare(self, locks: ExitStack) -> None:
-        """Lock and prepare every table; ``locks`` releases them.
+        """Lock and prepare every table; ``locks`` releases the locks.
 
-        Raises `PipelineError` if another process writes one, or if something else is in its place.
+        Raises `PipelineError` if another process writes a table, or a table's place contains something else.
         """
         for name in self.streamed:
             self.lock(name, locks)
@@ -253,13 +253,13 @@ class TableSinks:
             explained(self.pipeline, f"table.{name}", made.prepare)
 
     def lock(self, name: str, locks: ExitStack) -> None:
-        """Lock and prepare one streamed table."""
+        """Lock and prepare one streamed table; ``locks`` releases the lock."""
         kept = self.streamed[name]
         self._check_times(name)
 
         def prepare() -> None:
             if not kept.checkpoint.own.exists():
-                kept.prepare()  # no process writes it yet; another table's directory stays as it is
+                kept.prepare()  # no process writes it yet; checks its place before the lock is there
             locks.enter_context(kept.checkpoint.locked())
             kept.prepare()
 

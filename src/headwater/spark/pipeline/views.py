@@ -1,10 +1,10 @@
 """A pipeline's names as Spark's views, and each table's SQL on them.
 
-Rule 1. A table reads the rows that the previous table keeps: rows that an expectation drops or quarantines
+Rule 1. A table reads the rows that the tables below it keep: rows that an expectation drops or quarantines
         are not in any view.
 Rule 2. Mistakes in SQL are found when the views are made, before any query starts: a missing column, a wrong
         type, a subquery that Spark does not support on a stream.
-Rule 3. A watermark belongs to one table: it applies only to the streams that this table reads.
+Rule 3. A watermark belongs to one table and applies only to the streams that this table reads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def new_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
 def register_inputs(
     spark: SparkSession, pipeline: Pipeline, only: Iterable[str] | None = None
 ) -> None:
-    """Create a view for each static table."""
+    """Create a view for each input, or only for those in ``only``."""
     for name in pipeline.inputs if only is None else only:
         source = pipeline.inputs[name]
 
@@ -67,10 +67,10 @@ def table_frames(
 ) -> dict[str, DataFrame]:
     """Return the frames of ``tables``, which are of mode append or update.
 
-    ``tables`` are in dependency order. Their sources are read as streams; or in one batch, with the options in ``once``
-    by the source's name. If the query of a table ``follows``, it reads the log of each table that has one; otherwise it
-    includes that table's SQL. Each frame has all rows, even those that violate an expectation: `write_checked` handles
-    these.
+    ``tables`` must be in dependency order. Sources are read as streams or, if ``once`` is given, in one batch
+    with the options in ``once`` by the source's name. If ``follows`` is true for a table, its query reads the
+    logs of tables that have one; otherwise the query includes their SQL. Each frame also has the rows that
+    violate an expectation, which `write_checked` handles.
     """
 
     def read(source: Source) -> DataFrame:
@@ -120,7 +120,7 @@ def _frame_over(
 
 
 def _log_frame(spark: SparkSession, table: Table, schema: StructType) -> DataFrame:
-    """Return the rows of a table by the log of its commits, as a stream."""
+    """Return a stream of the rows of ``table``, read by the log of its commits."""
     from pyspark.sql.types import StructType
 
     from headwater.spark.pipeline.table_log.source import NAME, TableLogSource
@@ -171,7 +171,7 @@ def table_frame(spark: SparkSession, pipeline: Pipeline, table: Table) -> DataFr
 
 
 def check_streaming(pipeline: Pipeline, frames: Mapping[str, DataFrame]) -> None:
-    """Raise the errors that Spark would raise when a query starts, so that no query starts unless all can."""
+    """Raise the errors that Spark raises when a query starts, so that no query starts unless all can start."""
     for name, frame in frames.items():
         jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - PySpark has no public access to it
         mode = getattr(
@@ -188,7 +188,7 @@ def check_streaming(pipeline: Pipeline, frames: Mapping[str, DataFrame]) -> None
 def _with_watermarks(
     pipeline: Pipeline, table: Table, views: dict[str, DataFrame]
 ) -> dict[str, DataFrame]:
-    """Return the views that the table's watermarks name, with these watermarks."""
+    """Return the views to which the table's watermarks apply, with these watermarks."""
     late: dict[str, DataFrame] = {}
     for mark in table.watermarks:
         key = f"table.{table.name}.watermark"
@@ -237,7 +237,7 @@ def sources_of(frame: DataFrame, pipeline: Pipeline) -> list[str]:
 
 
 def _options(spark: SparkSession, pipeline: Pipeline, source: Source) -> dict[str, str]:
-    """Return the options for Spark's source: with the archive, and a url that reaches the store."""
+    """Return the options for Spark's source, with the archive and a url that reaches the store."""
     options = with_parallelism(archived_options(pipeline.archive, source), spark)
     return reachable_options(options, spark)
 

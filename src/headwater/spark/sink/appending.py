@@ -1,10 +1,10 @@
 """Sends XADDs to the server from a task, with many in flight.
 
 Rule 1. The requests in flight are limited by rows and by bytes, whichever is reached first.
-Rule 2. When the connection breaks, all requests in flight are sent again. Packs of a stage have ids, so
-        the server refuses those that had arrived, and each is there once. Entries of the stream itself may
-        be there twice, which is what at-least-once means.
-Rule 3. A stage expires one day after the last write to it, from its very first pack on: one MULTI.
+Rule 2. When the connection breaks, all requests in flight are sent again. Packs of a stage have ids, so the
+        server refuses packs that had arrived, and the stage contains each pack once. Entries of the stream
+        itself may be added twice: delivery is at least once.
+Rule 3. A stage expires one day after the last write to it. One MULTI adds the first pack and sets the expiry.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 FLUSH_ROWS: Final = 1000
 FLUSH_BYTES: Final = 1024 * 1024
-"""Rows and bytes that are sent before the replies are read, and the most that a pack contains: the step that publishes
-it takes some milliseconds, during which the server does nothing else."""
+"""Maximum number of rows before the replies are read, and of bytes, which the last row may exceed. Both also limit
+a pack: publishing a pack takes some milliseconds, in which the server does nothing else."""
 
 STAGE_SECONDS: Final = 24 * 60 * 60
-"""Time after which a stage that no driver recorded expires: longer than a batch takes."""
+"""Time after which a stage expires unless a driver records it, in seconds. It must exceed a batch's duration."""
 
 _NOT_ABOVE: Final = "equal or smaller"
 """Part of XADD's error for an id that is not above the last one, on every server."""
@@ -39,8 +39,8 @@ _NOT_ABOVE: Final = "equal or smaller"
 
 @dataclass(frozen=True)
 class Staged:
-    """A stage that a task wrote, and its numbers of rows, bytes and packs. ``first`` and ``last`` are ids given by
-    rows; None without such ids."""
+    """A stage that a task wrote. ``count`` is its number of rows. ``first`` and ``last`` are the ids that its
+    first and last row set; None if its rows do not set ids."""
 
     uuid: str
     count: int
@@ -61,11 +61,11 @@ class _Appender(ABC):
         self._arguments = 1 + len(place) + 1
         self._packet: list[bytes] = []
         self.waiting = 0
-        """Bytes that are not sent yet."""
+        """The number of bytes that are not sent yet."""
         self.count = self.bytes = 0
 
     def append(self, row: EncodedRow) -> None:
-        """Add a row, and send the waiting rows if they are many or large."""
+        """Add a row. Send the waiting rows if their number or size has reached its limit."""
         id_ = b"*" if row.id is None else str(row.id).encode()
         request = b"*%d\r\n%b$%d\r\n%b\r\n%b" % (
             self._arguments + row.number,
@@ -80,7 +80,7 @@ class _Appender(ABC):
             self.flush()
 
     def flush(self) -> None:
-        """Send the waiting rows. Return when the server has replied to all of them."""
+        """Send the waiting rows, and wait until the server has replied to all of them."""
         if not self._packet:
             return
         packet, self._packet = self._packet, []
@@ -91,11 +91,11 @@ class _Appender(ABC):
 
     @abstractmethod
     def give_up(self) -> None:
-        """Undo the writes, as far as possible, after an error."""
+        """Undo the writes as far as possible; called after an error."""
 
     @abstractmethod
     def _send(self, rows: list[bytes]) -> None:
-        """Send the rows; each is an XADD to the stream."""
+        """Send ``rows``. Each row is an XADD to the stream."""
 
     def _exchange(self, packet: bytes, replies: int) -> None:
         wire = self._connections.wire(self._options.stream)
@@ -146,7 +146,7 @@ class StageAppender(_Appender):
         self._last: StreamID | None = None
 
     def staged(self) -> Staged:
-        """Return the stage and its numbers."""
+        """Return a description of the stage."""
         return Staged(self._uuid, self.count, self.bytes, self._first, self._last, self._packs)
 
     def append(self, row: EncodedRow) -> None:

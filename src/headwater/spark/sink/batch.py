@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class BatchWriter(DataSourceArrowWriter):
     """Adds each row at least once: a task that Spark runs again adds its rows again.
 
-    With ``txnAppId`` and ``txnVersion`` it adds each row exactly once. Writing a version again adds
-    nothing, and a failed write adds nothing until it is repeated.
+    With ``txnAppId`` and ``txnVersion`` each row is added exactly once, and writing a version again adds
+    nothing. A write that failed may have added a part of its rows; repeating it adds the others.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -31,7 +31,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     @classmethod
     def of(cls, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
-        """Return the writer for Spark's options; raises `DeclarationError`."""
+        """Return the writer for Spark's options. Raises `DeclarationError` for wrong options and columns."""
         options = parse_options(given, streaming=False)
         if overwrite:
             raise DeclarationError(
@@ -50,19 +50,19 @@ class BatchWriter(DataSourceArrowWriter):
         return write_staged(self._options, self._schema, self._options.transaction[0], iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish all rows; Spark calls this in the driver after all tasks."""
+        """Publish all rows. Spark calls this in the driver after all tasks."""
         if self._options.transaction is not None:
             app, version = self._options.transaction
             publish_all(self._options, app, version, staged_by(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the stages; Spark calls this in the driver if a task or `commit` failed."""
+        """Remove the stages. Spark calls this in the driver if a task or `commit` failed."""
         if self._options.transaction is not None:
             abort_all(self._options, self._options.transaction[0], staged_by(messages))
 
 
 def _goes_on(options: SinkOptions) -> bool:
-    """Return whether this writer has written before: it may continue what it began."""
+    """Return whether the server has a record of this transaction's application, whose write may continue."""
     if options.transaction is None or options.stream_column is not None:
         return False
     return recorded_of(options, options.transaction[0]) is not None

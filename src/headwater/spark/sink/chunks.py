@@ -1,7 +1,7 @@
 """Moves one chunk of an epoch from a stage to the stream: entries and position in one MULTI.
 
-The server rejects it if the marker has changed since it was read, or, for rows that set ids, the stream. It rejects all
-of it if it has no room for the entries. A chunk is a pack of the stage, which is sent as it was read.
+The server rejects the MULTI if the marker (for rows that set ids, also the stream) has changed since it was read,
+and if it has no room for all of the entries. A chunk is a pack of the stage, which is sent as it was read.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from headwater.spark.sink.wire import Wire
 
 _EARLIER_ROWS: Final = 1000
-"""Number of rows in a chunk, from a stage of an earlier version."""
+"""Maximum number of rows in a chunk if an earlier version wrote the stage."""
 
 _ENDED_SECONDS: Final = 60
-"""Time after which a published stage expires, if the driver ends before it removes the stage."""
+"""Time after which a published stage expires if the driver ends before removing it, in seconds."""
 
 Status = Literal["ok", "moved", "type", "missing", "refused"]
 
 
 class ChunkResult(NamedTuple):
-    """Result of a step: it added ``added`` entries, and the position is after them.
+    """Result of a step. The step added ``added`` entries, and the position is after these entries.
 
-    moved    nothing: the marker, or the stream, has changed
-    type     nothing: the key is not a stream; ``text`` is its type
-    missing  nothing: the stage does not have the entries that were counted
-    refused  stopped at an entry that the server did not accept; ``text`` is its error
+    moved    nothing was added: the marker or the stream has changed
+    type     nothing was added: the key is not a stream; ``text`` is its type
+    missing  nothing was added: the stage does not have the entries that were counted
+    refused  the server did not accept the entry after those added; ``text`` is the error
     """
 
     status: Status
@@ -60,7 +60,7 @@ class Mover:
     def move(self, state: Marker) -> ChunkResult:
         """Move the next chunk after ``state``, which is the marker as it was last read.
 
-        Raises redis-py's error if the connection is lost. Then only the marker shows whether the chunk was
+        Raises redis-py's error if the connection is lost; the marker alone then shows whether the chunk was
         moved.
         """
         now, entries, kind = self._look(state)
@@ -97,8 +97,8 @@ class Mover:
     def _look(self, state: Marker) -> tuple[Marker | None, list[Any], str]:
         """Watch the marker; return it, the next entry of the stage, and the type of the stream's key.
 
-        A stream never refuses ids that the server generates. So only its type could change before the step, which
-        `_judge` then notices.
+        The stream is not watched, because it never refuses ids that the server generates. If the key's type
+        changes before the step, `_judge` notices.
         """
         replies = self._ask(
             [b"UNWATCH"],
@@ -128,7 +128,7 @@ class Mover:
         return rows if rows is not None and rows.last == state.position + expected else None
 
     def _late(self, rows: Pack, kind: str) -> ChunkResult | None:
-        """Watch the stream; return the reason why it would refuse the first id, or None."""
+        """Watch the stream; return the refusal of the first id, or None if the stream would accept that id."""
         _ok, info = self._ask(
             [b"WATCH", self._dest],
             [b"XINFO", b"STREAM", self._dest] if kind == "stream" else [b"PING"],
@@ -140,7 +140,7 @@ class Mover:
         return ChunkResult("refused", 0, f"the id {first} is not above {last}, the stream's last")
 
     def _ask(self, *commands: list[bytes]) -> list[Any]:
-        """Return the replies. Raises redis-py's error if one of them is an error."""
+        """Return the replies to ``commands``. Raises redis-py's error if one of the replies is an error."""
         import redis
 
         replies = self._wire.once(b"".join(command(*one) for one in commands), len(commands))
@@ -154,7 +154,7 @@ class Mover:
     def _steps(self, state: Marker, moved: Marker) -> list[list[bytes]]:
         """Return the commands that set the position.
 
-        A stage that is published expires soon instead of being removed here: `_judge` may still need it.
+        A stage that is published is not removed here but expires soon, because `_judge` may still need it.
         """
         fields = {name: text for name, text in moved.fields().items() if name != "stages"}
         steps = [[b"HSET", self._key, *_texts(fields)]]
@@ -170,8 +170,8 @@ class Mover:
     def _judge(self, state: Marker, replies: list[Any]) -> ChunkResult:
         """Evaluate the replies of EXEC.
 
-        A single entry can be refused, for example one that trims with ACKED by more than it adds if the store's disk
-        is full. Then this sets the position to that entry and deletes the later ones.
+        The server can refuse a single entry; for example, on a full disk, an entry whose trimming with ACKED needs
+        more space. The position is then set to that entry, and the entries added after it are deleted.
         """
         wrong = next((n for n, reply in enumerate(replies) if isinstance(reply, Exception)), None)
         if wrong is None:
@@ -221,7 +221,7 @@ def type_of(client: Any, key: str) -> str:
 
 
 def last_id(client: Any, stream: str) -> StreamID:
-    """Return the last generated id of ``stream``."""
+    """Return the ``last-generated-id`` of ``stream``."""
     return _last_of(client.execute_command("XINFO STREAM", stream))
 
 
@@ -230,7 +230,7 @@ def _last_of(info: Any) -> StreamID:
 
 
 def _first_id(rows: Pack, place: int) -> bytes:
-    """Return the id in the first XADD, which is its argument ``place``."""
+    """Return the id in the first XADD. ``place`` is the index of the id in the request."""
     import hiredis
 
     reader = hiredis.Reader()

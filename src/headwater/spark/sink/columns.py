@@ -1,7 +1,7 @@
 """Converts a column's values to the form of an entry's fields (messages.md): text, raw bytes, JSON.
 
-``None`` is a field that is missing. The bytes are the same as those of `headwater.messages`, so readers of
-the stream cannot distinguish a row from Spark and a producer's message.
+For ``None`` the entry does not have the field. The bytes are the same as those of `headwater.messages`, so
+readers of the stream cannot distinguish a row from Spark and a producer's message.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ ID_COLUMN: Final = "id"
 """The column with the entry's id, which is not one of its fields."""
 
 MAP_COLUMN: Final = "fields"
-"""The column whose contents are written as fields, if it maps to string or binary."""
+"""The column whose contents are written as fields, if its type is a map from string to string or binary."""
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
 
 
 def writer_of(type_: DataType) -> Write | None:
-    """Return the function that writes a column of ``type_``; None for a nested type, which is written as JSON
-    (`json_of`), and for an unsupported one."""
+    """Return the function that converts a column of ``type_``; None for a nested type, which `json_of` converts,
+    and for an unsupported type."""
     return next((write for kind, write in _WRITERS.items() if isinstance(type_, kind)), None)
 
 
@@ -76,7 +76,7 @@ def is_field_map(name: str, type_: DataType) -> bool:
 
 
 def entry_place(schema: StructType) -> int | None:
-    """Return the place of the column with whole entries; None if the other columns are the fields."""
+    """Return the place of the column with whole entries; None if the other columns are the entries' fields."""
     places = [at for at, field in enumerate(schema.fields) if is_entry(field.name, field.dataType)]
     return places[0] if places else None
 
@@ -84,7 +84,7 @@ def entry_place(schema: StructType) -> int | None:
 def loses_fields(schema: StructType) -> bool:
     """Return whether a schema is the one that the source reads by default.
 
-    Written unchanged, ``stream`` and ``timestamp`` become fields, and ``fields`` may lack fields of the entry.
+    If its rows are written, ``stream`` and ``timestamp`` become fields, and ``fields`` may lack some fields.
     """
     types = {field.name: field.dataType for field in schema.fields}
     return (
@@ -106,7 +106,7 @@ LOSS: Final = (
 def check_schema(
     schema: StructType, codec: str = "fields", stream_column: str | None = None
 ) -> None:
-    """Raise `DeclarationError` naming a column that cannot be written."""
+    """Raise `DeclarationError`, naming the column, if a column cannot be written."""
     if stream_column is not None:
         _check_stream_column(schema, stream_column)
         schema = StructType([field for field in schema.fields if field.name != stream_column])
@@ -198,7 +198,7 @@ def _raw(column: pa.Array) -> Values:
 
 
 def _double(column: pa.Array) -> Values:
-    # Arrow writes 1.0 as 1; messages write it like Python.
+    # Arrow writes 1.0 as 1; messages have Python's form, 1.0.
     return [None if v is None else float.__repr__(v).encode() for v in column.to_pylist()]
 
 

@@ -1,15 +1,15 @@
 """Notices that the stream to which a query writes was deleted, created again, or restored from an older copy.
 
     after a batch ──▶ note: the marker gets the stream's counter and last id
-    before the next ──▶ checked: the marker must have the batch before, and the stream at least as much
+    before the next ──▶ checked: the marker must name the batch before; counter and last id must not be lower
 
-Rule 1. Both numbers only grow, also when others write and trim. They are less if entries were copied by XADD, or
-        set by XSETID; the error says what to do then.
+Rule 1. The counter and the last id never decrease in a stream, also when others write and trim. They are lower if
+        the entries were copied to a new stream by XADD, or XSETID was used; the error says what to do then.
 Rule 2. A loss is reported at each attempt until the options accept it.
 Rule 3. A user without the right to read the counters writes without this check.
-Rule 4. Each batch is recorded, because Spark runs a task even for a batch without partitions. So if the marker is
-        missing or older, it was lost together with the stream, as by FLUSHALL or an older copy of the store. Writes
-        with named transactions, or to streams that a column names, may omit numbers and are not checked.
+Rule 4. Each batch is recorded, because Spark runs a task even for a batch without partitions. A marker that is
+        missing or older was therefore lost, for example by FLUSHALL or an older copy of the store. Writes with
+        named transactions, or to streams that a column names, may skip batch numbers and are not checked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger("headwater.spark")
 
 
 class Destination:
-    """The stream to which ``query`` writes. ``name_of`` names a batch, for messages."""
+    """The stream to which ``query`` writes. ``name_of`` returns the name of a batch for error messages."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Destination:
         self._store = SourceStore(SourceOptions(options.url, (options.stream,)), client)
 
     def checked(self, before: Marker | None, epoch: int) -> Reached | None:
-        """Return the count and last id that the stream is known to have before batch ``epoch``, after ``before``, or
-        None. Raises `DataLoss`, or logs a warning if the options accept it."""
+        """Check the stream before batch ``epoch``; ``before`` is the marker. Return the count and last id to
+        record, None if unknown. Raises `DataLoss`, or logs a warning if the options accept the loss."""
         if self._options.transaction is None and self._options.stream_column is None:
             check_recorded(self._options, self._query, before, epoch)
         if before is None or before.reached is None:
@@ -66,8 +66,8 @@ class Destination:
         return now
 
     def note(self, epoch: int) -> bool:
-        """Record the stream's count and last id, after ``epoch`` was published. Return False if that must be tried
-        again. Raises as `checked` does."""
+        """Record the stream's count and last id, after ``epoch`` was published. Return False if the caller must
+        try again. Raises the errors of `checked`."""
         import redis
 
         now = self._now(epoch)
@@ -79,10 +79,10 @@ class Destination:
                 pipeline.watch(self._key)
                 state = Marker.parse(self._key, pipeline.execute_command("HGETALL", self._key))
                 if state is None or state.epoch != epoch or not state.done:
-                    return True  # another driver goes on
+                    return True  # another driver has continued
                 before = state.reached
                 if before is not None and before.epoch == epoch:
-                    return True  # another driver noted it
+                    return True  # another driver has recorded them
                 if before is not None:
                     least = max(
                         now, before._replace(epoch=epoch, added=before.added + state.entries)
@@ -121,8 +121,8 @@ class Destination:
 
 
 def check_recorded(options: SinkOptions, query: str, before: Marker | None, epoch: int) -> None:
-    """Check that ``before`` has recorded the batch before ``epoch``, or this one. Raises `DataLoss`, or logs a warning
-    if the options accept it."""
+    """Check that the marker ``before`` names batch ``epoch`` or the one before. Raises `DataLoss`, or logs a
+    warning if the options accept the loss."""
     last = -1 if before is None else before.epoch
     if last >= epoch - 1:
         return
@@ -137,7 +137,7 @@ def check_recorded(options: SinkOptions, query: str, before: Marker | None, epoc
 
 
 def _fail_or_warn(options: SinkOptions, text: str, harmless: str) -> None:
-    """Raise `DataLoss` with the remedies; or log a warning if the options accept the loss."""
+    """Raise `DataLoss` with the remedies, or log a warning if the options accept the loss."""
     if options.fail_on_data_loss is False:
         _log.warning("%s.", text)
         return

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from headwater.spark.sink.options import Codec
 
 SLICE_ROWS: Final = 1000
-"""Rows that are encoded at a time; memory holds this many rows of a batch twice."""
+"""Number of rows that are encoded at a time. Memory holds these rows twice, once encoded."""
 
 _ID: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 
 
 class EncodedRow(NamedTuple):
-    """One entry. ``words`` are the RESP arguments of its fields, ``number`` is their count. ``stream`` is the stream
-    that the row names; empty if all rows have the same."""
+    """One entry. ``words`` are the RESP arguments of its fields, ``number`` is their count. ``id`` is None if the
+    row sets none. ``stream`` is the stream that the row names; empty without a column of stream names."""
 
     id: StreamID | None
     words: bytes
@@ -49,7 +49,7 @@ class EncodedRow(NamedTuple):
 class RowEncoder:
     """Encodes the rows of one task as entries.
 
-    Raises `EncodeError` naming the row, for a row without a field and for ids that do not increase.
+    Raises `EncodeError`, naming the row, for a row that cannot be encoded and for ids that do not increase.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class RowEncoder:
             at += count
 
     def _fields(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
-        """Encode a field for each column that is not null."""
+        """Encode a field for each value that is not null."""
         pieces: list[list[bytes]] = []
         spread: list[list[int]] = []
         whole = 0
@@ -144,7 +144,7 @@ class RowEncoder:
         return write(column) if write is not None else json_of(self._values(place, column))
 
     def _values(self, place: int, column: pa.Array) -> list[Any]:
-        """Return the values of a column in a form that JSON has."""
+        """Return the values of a column as objects that JSON can represent."""
         values = builtins_of(column)
         if not has_non_finite(column):
             return values
@@ -161,7 +161,7 @@ class RowEncoder:
         )
 
     def _documents(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
-        """Encode one field with a document of all columns."""
+        """Encode each row as one field, which contains a document of all columns."""
         import msgspec
 
         json = self._codec == "json"
@@ -231,7 +231,7 @@ def _pieces(name: bytes, values: Iterable[bytes | None]) -> list[bytes]:
 
 
 def _map_pieces(column: pa.Array) -> tuple[list[bytes], list[int]]:
-    """Encode maps as fields; return them with the number of arguments of each map."""
+    """Encode maps as fields; return for each map its encoded fields and the number of their arguments."""
     parts, counts = [], []
     for pairs in column.to_pylist():
         found = [

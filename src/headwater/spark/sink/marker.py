@@ -1,15 +1,15 @@
 """The record of the last batch that a query wrote: the hash ``{dest}:hw:sink:<query>``, next to the stream.
 
 epoch      the number of the batch
-stages     its stages with their rows and packs, in order: [["<uuid>", 1000, 1], …]; removed when it is done
+stages     its stages in order, with their numbers of rows and packs: [["<uuid>", 1000, 1], …]; missing if done
 stage      the index of the stage that is being published
 position   the number of the stage's entries that are published
 published  the number of the batch's entries that are published
 entries    the number of the batch's entries
-done       set when all are published
-reached    the batch after which the stream's counters were read
-added      the number of entries that had ever been added to the stream then
-last       the last id of the stream then; neither of the two decreases
+done       1 if all entries are published; otherwise missing
+reached    the batch after which ``added`` and ``last`` were read
+added      the number of entries ever added to the stream at that time
+last       the last id of the stream at that time; ``added`` and ``last`` never decrease
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headwater.errors import HeadwaterError
 
 
 class Reached(NamedTuple):
-    """The stream's number of added entries and its last id when batch ``epoch`` was published."""
+    """The stream's number of added entries and its last id after batch ``epoch`` was published."""
 
     epoch: int
     added: int
@@ -49,7 +49,7 @@ class Marker:
         return {uuid for uuid, _count, _packs in self.stages}
 
     def fields(self) -> dict[Any, Any]:
-        """Return the fields of the hash."""
+        """Return the fields of the hash that represents this state."""
         made: dict[Any, Any] = {
             "epoch": str(self.epoch),
             "stages": json.dumps(self.stages, separators=(",", ":")),
@@ -76,7 +76,7 @@ class Marker:
 
     @classmethod
     def parse(cls, key: str, reply: Any) -> Marker | None:
-        """Parse the reply of HGETALL; None if nothing is recorded."""
+        """Parse the reply of HGETALL; return None if the hash does not exist."""
         pairs = (
             reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
         )
@@ -106,6 +106,6 @@ class Marker:
 
 
 def _stage(words: list[Any]) -> tuple[str, int, int]:
-    """Parse a stage. Those of an earlier version have an entry for each row."""
+    """Parse a stage. If an earlier version recorded it, it has an entry for each row."""
     uuid, count, *packs = words
     return str(uuid), int(count), int(packs[0] if packs else count)

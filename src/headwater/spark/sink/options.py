@@ -1,5 +1,5 @@
 """The options of ``df.write.format("headwater")`` and ``df.writeStream``, checked before any connection
-is made. As for reading (core/options.py), unknown options and those without effect are errors.
+is made. As for reading (core/options.py), unknown options and options without effect raise an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SinkOptions:
 
     ``stream`` is empty if each row names its stream, in the column ``stream_column``.
     ``trim`` contains XADD's arguments that limit the stream. ``transaction`` is (txnAppId, txnVersion) of a
-    batch write that takes effect once.
+    batch write that takes effect once; None for other writes.
     """
 
     url: str
@@ -38,10 +38,10 @@ class SinkOptions:
     non_finite: NonFinite = "refuse"
     write_source_columns: bool = False
     fail_on_data_loss: bool | None = None
-    """True: a loss is an error. False: a warning. None: an error in a streaming query, undetected in a batch write."""
+    """True: a loss raises an error. False: it is logged. None: as True, but batch writes do not detect it."""
     transaction: tuple[str, int] | None = None
     checkpoint: str = ""
-    """The directory of the query's checkpoint, for errors; empty if it is not known."""
+    """The directory of the query's checkpoint, for error messages; empty if it is not known."""
 
     def __repr__(self) -> str:
         """Show the url without its password: Spark's plans contain this object."""
@@ -100,19 +100,19 @@ _READERS: Final[dict[str, tuple[str, Reader]]] = {
 _TRANSACTION: Final = ("txnAppId", "txnVersion")
 
 OPTIONS: Final = ("url", "stream", "streamColumn", *_READERS, *_TRANSACTION)
-"""Every option, spelled as in messages; Spark ignores their case."""
+"""All options, spelled as in error messages. Their case does not matter."""
 
 _OF_SPARK: Final = ("checkpointLocation", "queryName")
 """Options that Spark's stream writer passes together with the sink's own."""
 
 
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """Parse options that Spark, or a pipeline's file, gives as text.
+    """Parse options that Spark or a pipeline's file gives as strings.
 
     >>> parse_options({"url": "redis://h", "stream": "s", "maxlen": "1000"}, streaming=False).trim
     ('MAXLEN', '~', '1000')
 
-    Raises `DeclarationError` naming option, value and remedy.
+    Raises `DeclarationError`, which names the option, its value and the remedy.
     """
     ours = {name.lower() for name in _OF_SPARK} if streaming else set[str]()
     texts = values.recognised(

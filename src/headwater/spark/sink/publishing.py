@@ -2,7 +2,7 @@
 
 Rule 1. Every step starts from the marker, and does nothing if the marker has changed by then. So if a
         step's reply is lost, the marker is read again; the outcome is never guessed.
-Rule 2. A recorded stage that is gone, or has fewer entries than were counted, is an error that names it.
+Rule 2. A recorded stage that is gone, or has fewer entries than were counted, raises an error that names it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class EpochPublisher:
     def publish(self, epoch: int, staged: list[Staged]) -> None:
         """Write the entries of ``staged`` once.
 
-        Writes nothing of them if the epoch was already written, or was recorded with other stages. Raises
-        `HeadwaterError` for an epoch below the last one, and `DataLoss` for a stage that is gone.
+        Their entries are not written if the epoch was already written, or was recorded with other stages.
+        Raises `HeadwaterError` for an epoch below the last one, and `DataLoss` for a stage that is gone.
         """
         wrote = False
         while not patiently(self._options.url, lambda: self._step(epoch, staged)):
@@ -69,7 +69,7 @@ class EpochPublisher:
     # --- steps ------------------------------------------------------------------------------------
 
     def _step(self, epoch: int, staged: list[Staged]) -> bool:
-        """Do one step of the epoch; return whether it is complete."""
+        """Do one step of the epoch; return whether the epoch was already complete."""
         state, self._known = self._known or self._read(), None
         if state is not None and state.epoch > epoch:
             raise HeadwaterError(self._too_late(epoch, state.epoch))
@@ -90,7 +90,7 @@ class EpochPublisher:
         return Marker.parse(self._key, self._client.execute_command("HGETALL", self._key))
 
     def _may_restart(self, state: Marker, epoch: int, staged: list[Staged]) -> bool:
-        """Return whether a stage of this epoch was lost before any of the epoch was published."""
+        """Return whether a recorded stage of this epoch was lost before any of its entries were published."""
         if state.epoch != epoch or state.published or state.uuids == {one.uuid for one in staged}:
             return False
         return self._lengths([uuid for uuid, _count, _packs in state.stages]) != [
@@ -130,12 +130,12 @@ class EpochPublisher:
                 if old:
                     pipeline.unlink(*map(self._stage, old))
                 pipeline.execute()
-        except redis.WatchError:  # another driver changed it, or the connection was lost
+        except redis.WatchError:  # another driver changed the marker, or the connection was lost
             return
         self._known = made
 
     def _check_target(self, staged: list[Staged]) -> None:
-        """Raise for a key that is not a stream, and for ids that would be refused halfway."""
+        """Raise for a key that is not a stream, and for ids that the stream would refuse during publishing."""
         kind = type_of(self._client, self._dest)
         if kind not in ("none", "stream"):
             raise DeclarationError(f"stream: the key {self._dest!r} holds a {kind}, not a stream")
@@ -218,8 +218,8 @@ class EpochPublisher:
 def publish_all(
     options: SinkOptions, query: str, epoch: int, staged: Mapping[str, list[Staged]]
 ) -> None:
-    """Write the entries of an epoch to each stream, once. Each stream has its own marker; a replay goes on with those
-    that lack the epoch."""
+    """Write the entries of an epoch to each stream, once. Each stream has its own marker; a replayed epoch
+    continues with the streams whose marker lacks it."""
     with closing(OwnerConnections(options.url)) as connections:
         for stream, stages in staged.items():
             EpochPublisher(options.to(stream), query, connections).publish(epoch, stages)

@@ -1,4 +1,4 @@
-"""Writes the rows of one task, to streams themselves or to stages, and returns its report to the driver.
+"""Writes the rows of one task, to the streams themselves or to stages, and returns the task's report.
 
 Batch writes and streaming queries share this module.
 """
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _MOST_WAITING: Final = 16 * 2**20
-"""Bytes of rows, for all streams together, that wait in a task before all are sent."""
+"""Number of waiting bytes, for all streams of a task together, at which all rows are sent."""
 
 A = TypeVar("A", StageAppender, StreamAppender)
 
 
 @dataclass
 class TaskReport(WriterCommitMessage):
-    """The report of a finished task to the driver: the query for which it wrote and its stage for each stream. If it
-    wrote to the streams themselves, ``query`` is empty and so is ``staged``."""
+    """The report of a finished task to the driver: the query for which it wrote, and its stage for each stream.
+    Both are empty if the task wrote to the streams themselves."""
 
     query: str
     staged: dict[str, Staged]
@@ -45,10 +45,10 @@ class _Appenders(Generic[A]):
         self._make: Callable[[SinkOptions], A] = make
         self.by_stream: dict[str, A] = {}
         if options.stream_column is None:
-            self._of(options.stream)  # it has a stage even without rows
+            self._of(options.stream)  # so that the report has a stage even without rows
 
     def append_all(self, rows: Iterator[EncodedRow]) -> None:
-        """Write ``rows``. Return when the server has replied to all of them."""
+        """Write ``rows``, and wait until the server has replied to all of them."""
         waiting = 0
         try:
             for row in rows:
@@ -82,7 +82,7 @@ def write_directly(
     """Write a task's rows to the streams themselves, at least once.
 
     Raises `EncodeError` for a value that cannot be written, `Disconnected` if the server cannot be reached,
-    and `HeadwaterError` if it refuses an entry.
+    and `HeadwaterError` if the server refuses an entry.
     """
     with closing(OwnerConnections(options.url)) as connections:
         appenders = _Appenders(options, lambda one: StreamAppender(one, connections))
@@ -93,7 +93,7 @@ def write_directly(
 def write_staged(
     options: SinkOptions, schema: StructType, query: str, batches: Iterator[RecordBatch]
 ) -> TaskReport:
-    """Write a task's rows to new stages of ``query``. Raises the same as `write_directly`."""
+    """Write a task's rows to new stages of ``query``. Raises the same errors as `write_directly`."""
     name = uuid.uuid4().hex
     with closing(OwnerConnections(options.url)) as connections:
         appenders = _Appenders(options, lambda one: StageAppender(one, connections, query, name))

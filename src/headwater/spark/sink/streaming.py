@@ -1,7 +1,7 @@
 """``df.writeStream.format("headwater")``: writes exactly once with stages, or directly at least once.
 
 Spark calls `write` in tasks, and `commit` and `abort` in a Python process of the driver, with a new writer
-each time. Only tasks know the query's id (a local property of the job), so their messages carry it to the
+each time. Only tasks know the query's id (a local property of the job), so their messages carry the id to the
 driver. A batch without partitions also has a task.
 """
 
@@ -31,7 +31,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Adds each row once; with ``delivery=atLeastOnce`` at least once, without a stage."""
+    """Adds each row exactly once or, with ``delivery=atLeastOnce``, at least once and without a stage."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
@@ -39,7 +39,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @classmethod
     def of(cls, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
-        """Return the writer for Spark's options; raises `DeclarationError`."""
+        """Return the writer for Spark's options. Raises `DeclarationError` for wrong options and columns."""
         options = parse_options(given, streaming=True)
         if overwrite:
             raise DeclarationError(
@@ -62,7 +62,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - Spark's name
     ) -> None:
-        """Publish the batch; Spark calls this in the driver, after a crash again with the same id."""
+        """Publish the batch. Spark calls this in the driver, and after a crash again with the same id."""
         query = _query_of(messages)
         if query:
             publish_all(self._options, query, batchId, staged_by(messages))
@@ -72,9 +72,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: ARG002, N803 - Spark's name
     ) -> None:
-        """Remove the stages; Spark calls this in the driver if a task or `commit` failed.
+        """Remove the stages. Spark calls this in the driver if a task or `commit` failed.
 
-        `commit` may have recorded the stages before it failed.
+        Stages that `commit` has recorded before it failed are kept.
         """
         query = _query_of(messages)
         if query:

@@ -16,17 +16,17 @@ _ELSEWHERE_OR_LATER: Final = (
     *("LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"),
     *("READONLY", "MASTERDOWN"),  # a primary that has become a replica
 )
-"""Errors after which a new connection, perhaps to another node of a cluster, will be served."""
+"""Errors after which a later attempt on a new connection, perhaps to another node, can succeed."""
 
 
 _MOST_NODES: Final = 64
-"""Maximum number of keys of a cluster that have connections at a time."""
+"""Maximum number of keys in a cluster for which connections are open at the same time."""
 
 
 class Wire:
     """A connection of ``client`` to the server, or to the node of a cluster.
 
-    After an error it connects again: replies may still arrive, so the next reply would not belong to the next request.
+    After an error, the next request uses a new connection: late replies on the old one would be taken for its own.
     """
 
     def __init__(self, url: str, client: redis.Redis) -> None:
@@ -46,7 +46,7 @@ class Wire:
         return patiently(self._url, attempt), attempts > 1
 
     def once(self, packet: bytes, replies: int) -> list[Any]:
-        """Do the same as `exchange` without patience. After an error the packet may have been executed."""
+        """Return the replies to ``packet``, which is sent once. After an error it may have been executed."""
         if self._connection is None:
             self._connection = self._client.connection_pool.get_connection()
         try:
@@ -57,8 +57,8 @@ class Wire:
             raise
 
     def _receive(self, replies: int) -> list[Any]:
-        # redis-py takes some 4 µs per reply, more than encoding the row. Once it has connected and
-        # authenticated, this reads the bytes from its socket and parses them with hiredis directly.
+        # redis-py takes some 4 µs per reply, longer than encoding a row takes. So redis-py only connects and
+        # authenticates; this function reads from the socket and parses the replies with hiredis directly.
         import hiredis
         import redis
 
@@ -84,9 +84,9 @@ class Wire:
 
 
 class OwnerConnections:
-    """Clients and wires of the server, or of the nodes of the cluster, that own certain keys.
+    """Clients and wires for keys: to the server, or to those nodes of a cluster that own the keys.
 
-    A server has one of each for all keys.
+    Without a cluster, all keys share one client and one wire.
     """
 
     def __init__(self, url: str) -> None:

@@ -4,8 +4,8 @@
                   ▲                                            ▲
                   └─ fail, dead, again: the handler names an item and its outcome
 
-Rule 1. An outcome that the handler sets for an item holds for this item. The handler's return or error holds
-        for all other items.
+Rule 1. An outcome that the handler sets for an item applies to this item. The handler's return or error applies
+        to all other items.
 Rule 2. With ``into``, the result belongs to the whole batch. If another worker has settled one of its entries,
         part of the result would be published twice. So the result is dropped, and the rest is handled again.
 """
@@ -38,10 +38,10 @@ class Batch(Generic[T]):
     """Messages that a handler of ``@app.batch`` gets together. Iterating yields the messages; ``len`` counts
     them.
 
-    `Batch.fail`, `Batch.dead` and `Batch.again` set the outcome of one item; all others are acknowledged
-    when the handler returns. They take the item itself (not an equal object) or its index; an integer is
-    always an index. The last call for an item counts. They raise ``ValueError`` for an object that is not an
-    item of this batch, ``IndexError`` for an index out of range, and ``RuntimeError`` after the handler ended.
+    `Batch.fail`, `Batch.dead` and `Batch.again` set the outcome of one item; all others are acknowledged when the
+    handler returns. Each method takes the item itself (not an equal object) or its index; an integer is always an
+    index. The last call for an item counts. The methods raise ``ValueError`` for an object that is not an item of
+    this batch, ``IndexError`` for an index out of range, and ``RuntimeError`` after the handler ended.
 
     >>> rows = Batch([{"id": 1}, {"id": 2}, {"id": 2}], deliveries=[])
     >>> rows.fail(rows.items[2], "constraint")
@@ -68,7 +68,7 @@ class Batch(Generic[T]):
     def deliveries(self) -> tuple[Delivery, ...]:
         """The `Delivery` of each item, at the same index."""
         if not isinstance(self._deliveries, tuple):
-            self._deliveries = tuple(self._deliveries)  # made only for a handler that asks
+            self._deliveries = tuple(self._deliveries)  # made only if the handler reads them
         return self._deliveries
 
     def __len__(self) -> int:
@@ -81,8 +81,8 @@ class Batch(Generic[T]):
         return f"<Batch of {len(self.items)}>"
 
     def fail(self, item: T | int, reason: str | BaseException = "") -> None:
-        """Fail an item. It is delivered again after the consumer's ``retry``. At its last delivery it becomes a
-        dead letter with ``reason``."""
+        """Fail an item. It is delivered again after the wait of the consumer's ``retry``. At its last delivery it
+        becomes a dead letter with ``reason``."""
         self._say(item, reason if isinstance(reason, BaseException) else Failed(reason))
 
     def dead(self, item: T | int, reason: str = "") -> None:
@@ -140,7 +140,7 @@ class Batch(Generic[T]):
 
 
 class BatchRun:
-    """A batch while it is handled; see `owned.Work`. With ``whole``, its entries end together, with a result."""
+    """A batch while it is handled; see `owned.Work`. With ``whole``, its entries end together, with one result."""
 
     def __init__(self, entries: Sequence[Owned], items: Sequence[object], *, whole: bool) -> None:
         self.entries = entries
@@ -159,12 +159,12 @@ class BatchRun:
 
     @property
     def lost(self) -> bool:
-        """True if the handler's work is dropped: all entries are lost, or one of them if they end together."""
+        """True if the handler's work is dropped: all entries are lost, or one is lost of a ``whole`` batch."""
         lost = (owned.lost for owned in self.entries)
         return any(lost) if self._whole else all(lost)
 
     def stop(self, why: Stop) -> None:
-        """Cancel the handler, if it runs. A lost entry cancels it only if all its work is dropped."""
+        """Cancel the handler, if it runs. A lost entry cancels the handler only if all its work is dropped."""
         if why is Stop.LOST and not self.lost:
             return
         if self.task is not None and self.stopped is None:

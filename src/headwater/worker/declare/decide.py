@@ -9,10 +9,10 @@ Raised Dead, Undecodable     dead letter, now
 Raised Again(counted=False)  delivered again after its delay, not counted
 Raised, TimedOut             delivered again after Again's delay or the retry policy's, counted;
                              at the last delivery, a dead letter with the error
-Crashed                      the same; after max_crashes, a dead letter that names signal or status;
-                             of a batch whose culprit is unknown: delivered again at once, not counted
+Crashed                      the same; after max_crashes, a dead letter that names the signal or status;
+                             if another message of its batch may be the cause: again immediately, not counted
 Exhausted, Condemned         dead letter, without the handler
-Unrecorded                   delivered again after the longest wait, to write the dead letter then
+Unrecorded                   delivered again after the longest wait, for another try at the dead letter
 Stopped, Parted              handed back, not counted
 Lost                         none: another worker owns the entry
 """
@@ -44,11 +44,11 @@ from headwater.worker.declare.outcome import (
 from headwater.worker.declare.retry import Backoff
 
 UNRECORDED_MS = 60_000
-"""Wait before the next attempt to write a dead letter if the consumer has no retry policy, in milliseconds."""
+"""Delay before the next attempt to write a dead letter if the consumer has no retry policy, in milliseconds."""
 
 
 class Policy(NamedTuple):
-    """The options of a consumer for failures. ``chance`` is the source of the jitter."""
+    """The options of a consumer that apply to failures. ``chance`` is the source of the jitter."""
 
     max_deliveries: int
     retry: Backoff | None
@@ -56,7 +56,7 @@ class Policy(NamedTuple):
     """The dead-letter stream. If it is empty, an entry that would become a dead letter is acknowledged."""
     chance: Random
     settled: How = How.ACK
-    """The end of an entry that is not delivered again: acknowledged, or also deleted."""
+    """The settlement of an entry that is not delivered again: acknowledge it, or also delete it."""
 
     def delay_ms(self, error: BaseException, deliveries: int) -> int:
         """Return the milliseconds that the entry waits after ``error``: by `Again`, otherwise by the retry policy."""

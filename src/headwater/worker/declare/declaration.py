@@ -1,4 +1,4 @@
-"""The declaration of a consumer. All mistakes in it are reported here, when it is declared."""
+"""The declaration of a consumer. All mistakes in the options are reported when the consumer is declared."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class StartOptions(TypedDict, total=False):
     """The options of a consumer that control the start of its entries."""
 
     expires: str | timedelta | None
-    """Maximum time for which an entry may wait for its first start, after it was added, or after it was due
-    (``after=``); default None, for ever. After that it has expired; see ``on_expired``."""
+    """Maximum time between the addition of an entry, or its due time (``after=``), and its first start. An entry
+    that has not started by then has expired; see ``on_expired``. The default None means without a limit."""
     on_expired: Literal["drop", "dead"]
     """Treatment of an entry that has expired, by ``expires`` here or in `Stream.send`: ``"drop"``, the default,
     acknowledges it without handling it; ``"dead"`` makes it a dead letter."""
     limit: Limit | Sequence[Limit] | None
-    """Limit of the rate of starts, or of the entries that run at once, in all workers: a `Limit`, or a list of them."""
+    """Limit on the rate of starts or on the entries that run at once, in all workers: one `Limit`, or a list."""
 
 
 class ConsumerOptions(StartOptions, total=False):
@@ -68,25 +68,25 @@ class ConsumerOptions(StartOptions, total=False):
     """The consumer group. Each group gets every entry of the stream."""
     claim_after: str | timedelta
     """Maximum time for which an owner may be silent before another worker claims its entries; default 30 s, at
-    least 100 ms. All workers of a group must declare the same."""
+    least 100 ms. All workers of a group must declare the same value."""
     lease: str | timedelta
     """Time for which a renewal of owned entries is valid. A worker renews three times per lease. The default is a
-    third of ``claim_after``; it must be shorter than ``claim_after``."""
+    third of ``claim_after``; a lease must be shorter than ``claim_after``."""
     concurrency: int
     """Maximum number of entries that one process handles at a time; default 16, at most 100,000. With
     ``executor="process"``, the number of pool processes: by default one for each processor, at most 16."""
     executor: Executor
     """Place where a function that is not ``async`` runs: ``"thread"``, the default, or ``"process"``, in a pool of
-    processes. Each process handles one entry at a time. If one dies, only its own entry is affected."""
+    processes. Each process handles one entry at a time. If it dies, only its own entry is affected."""
     recycle: int | None
-    """Number of entries (or batches) after which a pool process is replaced, for functions that leak memory;
-    default None, never."""
+    """Number of entries (or batches) after which a pool process is replaced, for functions that leak memory. The
+    default None means never."""
     prefetch: int
-    """Maximum number of entries that one process owns at a time, running ones included. By default it reads ahead
-    what its handlers finish in about 50 ms, at least one entry, and owns at most four times ``concurrency``."""
+    """Maximum number of entries that one process owns at a time, running ones included. By default a process reads
+    ahead what its handlers finish in about 50 ms, at least one entry, and owns up to 4 times ``concurrency``."""
     retry: Backoff | None
     """Retry policy: the wait of an entry after its handler raised; default ``Backoff("1s", factor=2,
-    ceiling="5m", jitter=0.2)``. None delivers it again at once."""
+    ceiling="5m", jitter=0.2)``. With None the entry is delivered again immediately."""
     max_deliveries: int
     """Number of failed deliveries after which an entry becomes a dead letter; default 5. A delivery that ended
     because its process died does not count."""
@@ -94,7 +94,7 @@ class ConsumerOptions(StartOptions, total=False):
     """Number of processes that an entry may kill while it runs alone, before it becomes a dead letter; default
     2."""
     timeout: str | timedelta | None
-    """Maximum time for which the handler may run; default None, without a limit. After it, the delivery fails with
+    """Maximum time for which the handler may run; default None, no limit. After this time the delivery fails with
     ``TimeoutError``. An ``async`` function is cancelled, and a pool process is ended. For a function in a thread
     the worker process is replaced, which needs ``headwater work``."""
     into: Stream[Any] | None
@@ -104,12 +104,12 @@ class ConsumerOptions(StartOptions, total=False):
     """The name of the dead-letter stream. By default the stream's name and ``.dead``."""
     order_by: Callable[[Any], Hashable] | None
     """A function that returns the key of a message. Messages of one key are handled one at a time, in the
-    order of their ids. One process at a time reads the stream for the group; another one takes over when all
-    slots of the first are busy with long messages."""
+    order of their ids. One process at a time reads the stream for the group; another process takes over when all
+    slots of the reading process are busy with long messages."""
     start: str | datetime
-    """Position at which the group begins if it does not exist yet: ``"beginning"``, the default; ``"new"``, with
-    entries added from then on; an id, after that entry; or a datetime with a time zone, with entries added from
-    that time on. Source: the command page of XGROUP CREATE."""
+    """Position at which the group begins if it does not exist yet: ``"beginning"``, the default; ``"new"`` for
+    entries that are added later; an id for the entries after it; or a datetime with a time zone for entries added
+    since that time. Source: the command page of XGROUP CREATE."""
     delete: bool
     """True to delete an entry once this and every other group has acknowledged it; default False."""
 
@@ -117,8 +117,8 @@ class ConsumerOptions(StartOptions, total=False):
 class BatchOptions(ConsumerOptions, total=False):
     """The options of ``@app.batch``: those of `ConsumerOptions` and these.
 
-    ``concurrency`` counts batches, default 1. ``prefetch`` counts entries; by default there is room for at most
-    one batch more than are handled at a time. ``order_by`` is refused.
+    ``concurrency`` is a number of batches, default 1. ``prefetch`` is a number of entries; by default it leaves
+    room for one batch in addition to those that are being handled. ``order_by`` is refused.
     """
 
     size: int
@@ -129,7 +129,7 @@ class BatchOptions(ConsumerOptions, total=False):
 
 
 class BatchSize(NamedTuple):
-    """Completeness of a batch: it has ``size`` entries, or its first entry has waited ``linger_ms``."""
+    """The condition for a complete batch: it has ``size`` entries, or its first entry has waited ``linger_ms``."""
 
     size: int
     linger_ms: int
@@ -187,7 +187,7 @@ class Consumer:
 
     @property
     def acknowledged(self) -> How:
-        """The end of an entry whose handler returned: acknowledged, or also deleted."""
+        """The settlement of an entry whose handler returned: acknowledge it, or also delete it."""
         return How.ACKED if self.delete else How.ACK
 
     @property
@@ -440,8 +440,8 @@ def _lease(claim_after: str | timedelta, lease: str | timedelta | None) -> tuple
 
 
 def check_stream(stream: object, decorator: str) -> None:
-    """Raise `DeclarationError` if ``stream`` is not a `Stream`, but for example the function below a decorator
-    without parentheses."""
+    """Raise `DeclarationError` if ``stream`` is not a `Stream`. If ``decorator`` was used without parentheses,
+    ``stream`` is the decorated function."""
     if not isinstance(stream, Stream):
         raise DeclarationError(
             f"{stream!r} is not a Stream: write {decorator}(orders, group='billing') with "

@@ -47,7 +47,7 @@ class Delivery:
     @property
     def attempts(self) -> int:
         """Number of deliveries that count towards ``max_deliveries``, this one included. A delivery that ended
-        because its process died with other messages in it does not count."""
+        because its process died, with other messages in flight, does not count."""
         return max(1, self.count - self._excused) if self._excused else self.count
 
     def excuse(self, deliveries: int) -> None:
@@ -62,7 +62,7 @@ class Delivery:
     @property
     def lost(self) -> bool:
         """True if another worker owns the entry now. An ``async`` handler is cancelled then. A handler in a thread
-        can check this and stop. If it returns before the other worker's handler does, its result counts."""
+        can check this and stop. If it returns first, before the other worker's handler, its result counts."""
         return self._lost
 
     def mark_lost(self) -> None:

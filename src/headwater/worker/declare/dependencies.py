@@ -7,8 +7,8 @@
     @app.consumer(orders, group="billing")
     async def bill(order: Order, db: Annotated[Db, Use(open_db)]) -> None: ...
 
-Rule 1. A provider is opened once in its scope, even if several functions need it, and after its own
-        dependencies. Values are closed in reverse order.
+Rule 1. A provider is opened once in its scope, even if several functions need it. Its own dependencies are
+        opened before it. Values are closed in reverse order.
 Rule 2. Providers of a delivery run where their handler runs: in the event loop, or in the handler's
         thread if the handler is not ``async``.
 Rule 3. A provider of a delivery gets the handler's error and cannot suppress it. An error in opening or
@@ -75,7 +75,7 @@ class Use:
       scope of a delivery, with `Delivery`.
     - ``scope``: ``"process"`` opens the value once, before the worker reads its first entry, and closes it after
       the last settlement. ``"delivery"`` opens it before each call of the handler and closes it after the call,
-      before the entry is acknowledged; an error in either fails the delivery.
+      before the entry is acknowledged; an error in opening or closing it fails the delivery.
 
     Raises `DeclarationError` for another scope, and for a provider that cannot be called. `App.consumer` raises
     it for a provider that needs itself or has a parameter without a value.
@@ -111,7 +111,7 @@ Values = dict[Key, Any]
 
 
 class Dependency(NamedTuple):
-    """A provider with its own dependencies. ``deliveries`` are its parameters that get the `Delivery`."""
+    """A provider with its own dependencies. ``deliveries`` names its parameters that get the `Delivery`."""
 
     provider: Callable[..., Any]
     scope: Scope
@@ -214,7 +214,7 @@ def _check_parameter(parameter: inspect.Parameter, known: set[str], what: str) -
 
 
 def _kind(provider: Callable[..., Any]) -> tuple[bool, bool]:
-    """Return whether the provider needs an event loop, and whether its return value must be entered."""
+    """Return two flags: the provider needs an event loop; its return value must be entered."""
     if isinstance(provider, type):
         enters_async = hasattr(provider, "__aenter__")
         return enters_async and not hasattr(provider, "__enter__"), (
@@ -224,7 +224,7 @@ def _kind(provider: Callable[..., Any]) -> tuple[bool, bool]:
     inner = inspect.unwrap(target)
     decorated = inner is not target and not _generates(target)
     is_async = inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
-    # It may be a decorated generator: @contextmanager or @asynccontextmanager.
+    # A decorated generator: @contextmanager or @asynccontextmanager.
     return is_async, decorated and _generates(inner)
 
 
@@ -233,8 +233,8 @@ def _generates(function: Any) -> bool:
 
 
 def all_of(needs: Iterable[Dependency], given: Container[Key] = ()) -> Generator[Dependency]:
-    """Yield these dependencies and those that they need, each after its own, with repetitions. Those that are
-    ``given`` are left out."""
+    """Yield the dependencies ``needs`` and all that they need, each after those that it needs itself. A dependency
+    may be repeated. Those in ``given`` are left out."""
     for one in needs:
         if one.key not in given:
             yield from all_of(one.needs.values(), given)
@@ -316,7 +316,7 @@ def _manager(one: Dependency, made: Any) -> Any:
 
 
 def refuse_awaitable(made: Any) -> None:
-    """Close a coroutine that will not be awaited, so that Python does not warn about it."""
+    """Close ``made`` if it is a coroutine, which will not be awaited, so that Python does not warn about it."""
     close = getattr(made, "close", None)
     if close is not None:
         close()
@@ -356,8 +356,8 @@ def name_of(given: object) -> str:
 
 
 def signature_of(given: Callable[..., Any], what: str) -> Signature:
-    """Return the signature of ``given``. Raises `DeclarationError`, which names it ``what``, if it does not
-    have one."""
+    """Return the signature of ``given``. Raises `DeclarationError` if it does not have one. The error calls
+    ``given`` by the name ``what``."""
     try:
         parameters = list(inspect.signature(given).parameters.values())
     except (TypeError, ValueError) as error:
@@ -372,7 +372,7 @@ def signature_of(given: Callable[..., Any], what: str) -> Signature:
         found = _one_by_one(parameters, annotated)
     for name, hint in found.hints.items():
         if get_origin(hint) in (Union, types.UnionType) and Delivery in get_args(hint):
-            found.hints[name] = Delivery  # `Delivery | None`, so that a test can leave it out
+            found.hints[name] = Delivery  # `Delivery | None`: tests may omit the argument
     return found
 
 

@@ -3,10 +3,10 @@
     open dependencies ──▶ on_start ──▶ (the consumers run) ──▶ on_stop ──▶ close dependencies
     each after its own     as declared                         reversed       reversed
 
-Rule 1. No entry is read before all dependencies are open and ``on_start`` has run. If one fails, the open ones are
-        closed, and the worker ends with an error that names it. Then ``on_stop`` does not run.
+Rule 1. No entry is read before all dependencies are open and ``on_start`` has run. If a dependency or function
+        fails, the open ones are closed, ``on_stop`` does not run, and the worker ends with an error that names it.
 Rule 2. All of this runs in one task, so that cancel scopes and task groups may stay open from start to stop.
-Rule 3. The time for closing is limited. An error in closing one is logged, and the rest is closed nevertheless.
+Rule 3. The time for closing is limited. An error in closing one dependency is logged, and the others are closed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Hook(NamedTuple):
 
 
 def hook(function: Callable[..., Any], what: str) -> Hook:
-    """Return the hook for a function, when it is declared. ``what`` is the decorator's name."""
+    """Return the hook for a declared function. ``what`` is the decorator's name, for errors."""
     named = f"{what} function {name_of(function)}"
     signature = signature_of(function, named)
     needs = resolve(signature, named)
@@ -97,7 +97,7 @@ class Hooks:
 
 
 class Closing:
-    """The open context managers. They are closed in reverse order, all of them even if one fails."""
+    """The open context managers. All are closed, in reverse order, even if one fails."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -115,7 +115,7 @@ class Closing:
         return value
 
     async def close(self) -> None:
-        """Close everything. A cancellation ends only the current one; the others are closed too."""
+        """Close all context managers. A cancellation interrupts only the one being closed."""
         while self._open:
             name, manager = self._open.pop()
             with logged(f"closing {name}"):
@@ -127,7 +127,7 @@ class Closing:
 
 @contextmanager
 def logged(what: str) -> Iterator[None]:
-    """Log an error of the block, and suppress it."""
+    """Log and suppress an error of the block; ``what`` names the block."""
     try:
         yield
     except asyncio.CancelledError:
@@ -137,7 +137,7 @@ def logged(what: str) -> Iterator[None]:
 
 
 class Lifespan:
-    """Opens and closes the dependencies once. ``values`` are the open dependencies of the process.
+    """Opens and closes the dependencies of a process once. ``values`` are the open ones.
 
     ``given`` maps providers to values that a test uses instead of the providers' own.
     """

@@ -14,7 +14,7 @@ from headwater.groups.reading.limits import LimitPlace, Token, limit_state_key
 from headwater.worker.declare.stream import Stream
 
 MOST_PLACES = 1_000
-"""The largest ``concurrent``. Whenever an entry starts, the server examines all running entries of its key."""
+"""The largest ``concurrent``. At each start of an entry the server examines all running entries of its key."""
 
 MOST_BURST = 1_000_000
 
@@ -27,20 +27,20 @@ By = str | Callable[[Any], Any] | None
 
 
 class Limit:
-    """A limit for all workers of a consumer's group together: of the rate of starts, or of entries that run at once.
+    """A limit on the rate of starts, or on the entries that run at once, in all workers of a consumer's group.
 
     >>> Limit(100, per="1s", burst=20), Limit(concurrent=3, by="customer")
     (Limit(100, per='1s', burst=20), Limit(concurrent=3, by='customer'))
 
     - ``rate``, ``per``: ``rate`` entries start in each time ``per``, evenly spaced, such as ``Limit(100, per="1s")``.
-    - ``burst``: number of starts that may come at once after a time with fewer; default 1. Within any time t, at most
+    - ``burst``: maximum number of starts in one go after a time with fewer; default 1. Within any time t, at most
       ``burst`` entries start in addition to those that ``rate`` allows in t + 20 ms. A retry is a start as well.
     - ``concurrent``: maximum number of entries that run at once, at most 1,000; without ``rate``.
     - ``by``: the name of an attribute of the message, or a function of the message, that gives its key. Each key has
       a limit of its own. A message whose key is None is not limited.
 
-    An entry that must wait uses no attempt and no slot. Each item of a batch counts. Raises `DeclarationError` for
-    values out of range. The server needs Lua.
+    An entry that must wait does not use an attempt or a slot. Each item of a batch counts. Raises
+    `DeclarationError` for values out of range. The server needs Lua.
     """
 
     __module__ = "headwater"
@@ -136,7 +136,7 @@ class ConsumerLimits(NamedTuple):
 
     limits: tuple[Limit, ...]
     home: str
-    """The stream whose hash slot has the rates; for a partition, the name of the whole stream."""
+    """The stream whose hash slot holds the state of the rates; for a partition, the name of the whole stream."""
 
     def needs(
         self, message: Any, stream: str, group: str
@@ -159,12 +159,12 @@ class ConsumerLimits(NamedTuple):
 
     @property
     def have_keys(self) -> bool:
-        """True if one of the limits has a limit of its own for each key."""
+        """True if one of the limits applies to each key separately."""
         return any(one.by is not None for one in self.limits)
 
     @property
     def have_places(self) -> bool:
-        """True if one of the limits is for entries that run at once."""
+        """True if one of the limits is on the entries that run at once."""
         return any(one.concurrent is not None for one in self.limits)
 
 
@@ -195,7 +195,7 @@ def _check_attribute(limit: Limit, stream: Stream[Any]) -> None:
     try:
         known = get_type_hints(stream.type)
     except (TypeError, NameError):
-        return  # not a class, or one whose annotations cannot be evaluated here
+        return  # not a class, or a class whose annotations cannot be evaluated here
     if known and limit.by not in known and not hasattr(stream.type, str(limit.by)):
         raise DeclarationError(
             f"{limit}: messages of {stream.name!r} have no attribute {limit.by!r}, only {', '.join(known)}"

@@ -56,7 +56,7 @@ class Middleware:
     __module__ = "headwater"
 
     def receive(self, delivery: Delivery) -> None:
-        """Called when a new or claimed entry was read. The entry need not reach a handler."""
+        """Called after a new or claimed entry was read. The entry may not reach a handler."""
 
     async def handle(
         self,
@@ -74,7 +74,7 @@ class Middleware:
         return await call_next()
 
     def before_settle(self, delivery: Delivery, ending: Ending) -> None:
-        """Called when the end of the delivery is decided, before the settlement is sent. Not called for an entry
+        """Called when it is decided how the delivery ends, before the settlement is sent. Not called for an entry
         that is handed back before a handler got it."""
 
     def after_settle(self, delivery: Delivery, ending: Ending) -> None:
@@ -95,7 +95,7 @@ SYNCHRONOUS = ("receive", "before_settle", "after_settle", "before_publish", "af
 
 
 class Chain:
-    """The methods that an app's middleware defines, those of each kind in the order of their calls."""
+    """The hooks that an app's middleware defines; those of one name are in the order of their calls."""
 
     def __init__(self, middleware: Sequence[Middleware] = ()) -> None:
         for one in middleware:
@@ -138,8 +138,8 @@ class Chain:
 
 
 def _checked(method: Callable[..., None], stream: str, fields: list[Any]) -> None:
-    """Call ``before_publish``. Raises `TypeError` if it leaves invalid fields, because they would end the part
-    of the worker that sends them."""
+    """Call ``before_publish``. Raises `TypeError` if the method leaves invalid fields, because they would end
+    the part of the worker that sends them."""
     method(stream, fields)
     for place, field in enumerate(fields):
         words = tuple(field) if isinstance(field, tuple | list) else ()

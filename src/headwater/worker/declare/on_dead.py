@@ -1,10 +1,10 @@
 """``@app.on_dead``: a function that is called for each dead letter of a stream.
 
-It is a consumer of the dead-letter stream, in the group `ON_DEAD_GROUP`. So one of the workers calls it for
-each record, at least once, even if a worker crashes.
+The function is a consumer of the dead-letter stream, in the group `ON_DEAD_GROUP`. So one of the workers calls it
+for each record, at least once, even if a worker crashes.
 
-Rule. It does not write dead letters for dead letters. A record on which it fails ``max_deliveries`` times is
-acknowledged, with an error in the log, and stays in the dead-letter stream.
+Rule. A dead letter does not cause another dead letter. A record on which the function fails ``max_deliveries``
+times is acknowledged, with an error in the log, and stays in the dead-letter stream.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from headwater.groups.settling.settling import Addition, How, Settlement
 
 
 class Dead(Exception):
-    """Raise this in a handler if an entry can never be handled. The entry becomes a dead letter at once, with the
-    reason.
+    """Raise this in a handler if an entry can never be handled. The entry becomes a dead letter immediately, with
+    the reason.
 
     >>> raise Dead("unknown customer")
     Traceback (most recent call last):
@@ -30,7 +30,7 @@ class Dead(Exception):
 
 
 class Again(Exception):
-    """Raise this in a handler if an entry cannot be handled now. The entry is delivered again after a time.
+    """Raise this in a handler if an entry cannot be handled now. The entry is delivered again later.
 
     >>> raise Again(after="10s", counted=False, reason="the gateway is closed at night")
     Traceback (most recent call last):
@@ -38,7 +38,7 @@ class Again(Exception):
 
     - ``after``: the time for which the entry waits in the store. By default the consumer's ``retry`` decides.
     - ``counted``: True if the delivery counts towards ``max_deliveries``. With False, the entry may be
-      delivered without end; pass ``after`` then.
+      delivered again without end, so pass ``after`` as well.
     - ``reason``: a text for the log, and for the dead letter if this was the last delivery.
 
     The delivery is logged at INFO and does not count as failed in `Counters`. Raises `DeclarationError` if
@@ -57,7 +57,7 @@ class Again(Exception):
         super().__init__(reason or (f"again after {after}" if after is not None else "again"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the arguments for `pickle`, which carries it between a worker and its pool processes."""
+        """Return the arguments for `pickle`, by which a pool process sends the exception to its worker."""
         after = None if self.after_ms is None else f"{self.after_ms}ms"
         return partial(Again, counted=self.counted, reason=str(self)), (after,)
 
@@ -72,8 +72,8 @@ class Failed(Exception):
 
 
 class PoolProcessDied(Exception):
-    """The error of a handler with ``executor="process"`` whose process has died. `Middleware` gets it, and so does the
-    dead letter of a message that has used up its deliveries."""
+    """The error of a handler with ``executor="process"`` whose process has died. `Middleware` gets this error. It
+    is also in the dead letter of a message that has used up its deliveries."""
 
     __module__ = "headwater"
 
@@ -120,8 +120,8 @@ class TimedOut(NamedTuple):
 
 
 class Crashed(NamedTuple):
-    """The handler ended its pool process. ``crashes`` is the number of times that the message has done so, 0 if other
-    messages of its batch may be the cause. A ``condemned`` message must not run again."""
+    """The pool process ended while the handler ran. ``crashes`` is the number of processes that the message has
+    ended, 0 if other messages of its batch may be the cause. A ``condemned`` message must not run again."""
 
     error: PoolProcessDied
     crashes: int = 0
@@ -158,7 +158,7 @@ class Unrecorded(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """The worker stops, and the handler was cancelled or is still running."""
+    """The worker is stopping, and the handler was cancelled or is still running."""
 
 
 class Lost(NamedTuple):
@@ -166,7 +166,7 @@ class Lost(NamedTuple):
 
 
 class Parted(NamedTuple):
-    """Another worker owns an entry of the same batch now, so the batch's result is dropped."""
+    """Another worker owns another entry of the same batch now, so the batch's result is dropped."""
 
 
 RETURNED = Returned()
@@ -192,7 +192,7 @@ HandlerOutcome: TypeAlias = Returned | NotReturned
 
 
 class Ending(StrEnum):
-    """The ends of a delivery. Methods of `Middleware` get one."""
+    """The ways in which a delivery can end. Methods of `Middleware` get one of them."""
 
     __module__ = "headwater"
 
@@ -201,15 +201,15 @@ class Ending(StrEnum):
     RETRIED = "retried"
     """The handler failed or raised `Again`. The entry is delivered again later."""
     DEAD = "dead"
-    """The entry is a dead letter."""
+    """The entry has become a dead letter."""
     EXPIRED = "expired"
-    """The entry was not started within its ``expires``, and is acknowledged."""
+    """The entry was not started within its ``expires`` and was acknowledged without being handled."""
     HANDED_BACK = "handed back"
-    """The worker stops, or another process has to handle the entry. The delivery does not count."""
+    """The worker is stopping, or another process has to handle the entry. The delivery does not count."""
 
 
 def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:
-    """Return the end of a delivery, given its outcome and its settlement."""
+    """Return how a delivery ended, given its outcome and its settlement."""
     if isinstance(outcome, Returned):
         return Ending.ACKNOWLEDGED
     if isinstance(outcome, Stopped):

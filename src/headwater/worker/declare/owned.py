@@ -1,9 +1,9 @@
 """One owned entry, and its states from the read to the reply to its settlement (`TRANSITIONS`).
 
 Rule 1. An entry is owned from the time it is read until the server has replied to its settlement. All owned
-        entries are renewed, and no others.
-Rule 2. A lost entry is no longer owned, and its ``async`` handler is cancelled. A handler in a thread goes on. If it
-        returns while the entry is unsettled, its success settles the entry, regardless of the entry's owner.
+        entries are renewed, and only those.
+Rule 2. A lost entry is no longer owned, and its ``async`` handler is cancelled. A handler in a thread continues.
+        If it returns while the entry is unsettled, its success settles the entry, regardless of the owner.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class State(Enum):
 
 
 READ, WAITING, RUNNING, SETTLING, ENDED = State
-"""The members by name: an attribute of an Enum takes 70 ns, and a message passes a dozen of them."""
+"""The members by name: access to an attribute of an Enum takes 70 ns, and a message would need a dozen."""
 
 
 class Transition(NamedTuple):
@@ -117,11 +117,11 @@ class Owned:
         self.id = delivered.id
         self.delivered = delivered
         self.lost = False
-        """True if another worker owns it now, or if it was handed back while its handler still runs."""
+        """True if another worker owns the entry now, or if it was handed back while its handler ran."""
         self._member = member
         self._delivery: Delivery | None = None
         self.record = NO_RECORD
-        """The poison record of the entry, from earlier owners that were silent."""
+        """The poison record of the entry, about earlier owners that were silent."""
         self.additions: Sequence[Addition] = ()
         """The handler's results, to be published in one step with the acknowledgement."""
         self.state = READ
@@ -161,7 +161,7 @@ class Owned:
         self.state = state
 
     def handled(self) -> None:
-        """Record that the handler has ended. If the entry is still running then, another worker owns it."""
+        """Record that the handler has ended. If the state is still running then, another worker owns the entry."""
         if self.state is RUNNING:
             self.enter(ENDED)
 

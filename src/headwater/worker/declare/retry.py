@@ -9,7 +9,7 @@ from headwater.common.durations import LONGEST_MS, milliseconds
 from headwater.errors import DeclarationError
 
 MOST_FACTOR = 1_000
-"""The largest ``factor``. With a larger one only the ceiling would matter, and its powers would overflow a float."""
+"""The largest ``factor``. Powers of a larger factor would overflow a float, and only the ceiling would matter."""
 
 
 def _is_number(value: object) -> bool:
@@ -28,8 +28,8 @@ class Backoff:
     - ``first``: the wait after the first failed delivery.
     - ``factor``: the ratio of each wait to the one before, from 1 to 1,000.
     - ``ceiling``: the longest wait, before jitter; at least ``first``.
-    - ``jitter``: the part by which a wait may vary, from 0 to less than 1. With 0.2 each wait is spread evenly
-      from 80 % to 120 %, so that entries that failed together are not delivered again together.
+    - ``jitter``: the fraction by which a wait may vary, from 0 to less than 1. With 0.2 each wait is a random 80 %
+      to 120 % of its length, so that entries that failed together are not delivered again together.
 
     Raises `DeclarationError` for a value out of range or a text that is not a duration.
     """

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 
 class Scheduled:
-    """A message that will be published later. `Stream.send` returns it with ``after=``.
+    """A message that will be published later. `Stream.send` with ``after=`` returns it.
 
     `Stream.cancel` cancels it by its ``id``, even from another process.
     """
@@ -42,7 +42,7 @@ class Scheduled:
     async def cancel(self) -> bool:
         """Cancel the message and return whether it was still scheduled.
 
-        Returns False if it was published or cancelled before. Raises what `Stream.cancel` raises.
+        Returns False if the message was already published or cancelled. Raises what `Stream.cancel` raises.
         """
         return await self._cancel(self.stream, self.id)
 

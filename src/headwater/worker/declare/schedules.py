@@ -2,8 +2,8 @@
 
     Every, Cron ── times ──▶ Ticking, in every worker ── one entry a tick ──▶ stream of ticks ──▶ consumer
 
-Rule 1. A tick is added once, by any worker, when it is due by the clock of the store (`groups.settling.ticks`). From
-        then on it is a message like others.
+Rule 1. When a tick is due by the clock of the store, any worker adds it, once (`groups.settling.ticks`). Then the
+        tick is handled like other messages.
 Rule 2. A tick is *missed* if no worker added it within `ON_TIME_MS`. ``missed`` selects the missed ticks to add.
 """
 
@@ -28,7 +28,7 @@ from headwater.worker.store.waiting import cancelled
 log = logging.getLogger("headwater.worker")
 
 ON_TIME_MS = 60_000
-"""Maximum delay of a tick that does not count as missed, in milliseconds."""
+"""Maximum delay with which a tick is added and does not count as missed, in milliseconds."""
 
 MOST_MISSED = 1_000
 """Maximum number of missed ticks that are added with ``missed="all"``: the newest ones."""
@@ -37,7 +37,7 @@ MOST_TICKS = 10_000
 """Approximate number of ticks that their stream keeps."""
 
 LOOK_SECONDS = 60.0
-"""Interval at which the store's clock and the declared rule are read between two ticks, in seconds."""
+"""Interval at which the store's clock and the declared rule are read again between two ticks, in seconds."""
 
 SHORTEST_MS = 100
 """The shortest interval of ``every``, in milliseconds."""
@@ -49,7 +49,7 @@ class Times(Protocol):
     """The times of ticks, in Unix milliseconds."""
 
     text: str
-    """The rule, for people and for comparison."""
+    """The rule as text, for logs and for comparison with the rule in the store."""
     zone: tzinfo
 
     def after(self, ms: int) -> int | None:
@@ -202,13 +202,13 @@ class Ticking:
                     continue
                 pause.reset()
                 if not await self._next(seconds):
-                    # An open connection would never show that the address leads to another server now.
+                    # With an open connection, a changed target of the address would never be noticed.
                     self._client.client.renew()
         finally:
             self._client.close()
 
     def _turn(self) -> Operation[float]:
-        """Add the ticks that are due. Return the seconds until the next one."""
+        """Add the ticks that are due. Return the seconds until the next tick."""
         stream, times, _missed = self._schedule
         if not self._declared:
             yield from declare_rule(stream, times.text)
@@ -237,7 +237,7 @@ class Ticking:
         return datetime.fromtimestamp(ms / 1000, self._schedule.times.zone).isoformat().encode()
 
     async def _next(self, seconds: float) -> bool:
-        """Wait for ``seconds``, but at most `LOOK_SECONDS`. Return False in the second case."""
+        """Wait for ``seconds``, but at most `LOOK_SECONDS`. Return False if `LOOK_SECONDS` ended the wait."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def finish(due: bool) -> None:

@@ -84,10 +84,10 @@ class ConsumerProgress(NamedTuple):
     owned: int
     """Number of entries that it owns: running, waiting for a handler, or being settled."""
     joined: bool = True
-    """True if it has joined its group; False until the store has answered for the first time."""
+    """True if the consumer has joined its group; False until the store has answered for the first time."""
     hung: str = ""
-    """Reason why all its handlers hang: no slot is free, and no handler has ended for its ``timeout``, or for ten
-    times the usual duration and at least a minute. Empty while it works."""
+    """Reason why all handlers of the consumer hang: no slot is free, and no handler has ended for the ``timeout``,
+    or for ten times the usual duration and at least a minute. Empty while handlers end."""
 
     def late(self, lease_ms: int) -> list[str]:
         """Return the names of overdue parts, given the consumer's ``lease`` in milliseconds: ``"reader"``,
@@ -111,15 +111,15 @@ class ConsumerStatistics(NamedTuple):
     group: str
     """The name of the consumer group."""
     counters: Counters
-    """A copy of its counters."""
+    """A copy of the consumer's counters."""
     progress: ConsumerProgress | None
-    """The progress of its parts; None while it does not run."""
+    """The progress of the consumer's parts; None while the consumer does not run."""
     late: Sequence[str]
     """Names of overdue parts: ``"reader"``, ``"settler"``, ``"lease renewer"``."""
 
 
 class Statistics(NamedTuple):
-    """The counts of a process for its app since its start; `App.statistics` returns it.
+    """The counts of a process for its app since the process started. `App.statistics` returns them.
 
     >>> import asyncio
     >>> from headwater import App, Stream
@@ -136,9 +136,9 @@ class Statistics(NamedTuple):
     """
 
     published: int
-    """Number of messages that this process sent through the app. Consumers count the results of their handlers."""
+    """Number of messages that this process sent through the app, without the results of handlers."""
     consumers: Sequence[ConsumerStatistics]
-    """One for each consumer, and for each partition of a consumer, in the order of declaration."""
+    """One item for each consumer, or for each partition of its stream, in the order of declaration."""
     loop_delay: float = 0.0
-    """Seconds that the event loop recently took to run a call that was ready, or has taken so far. It is long while a
-    handler blocks the loop."""
+    """Seconds that a call that was ready recently waited for the event loop, or has waited so far. The delay is
+    long while a handler blocks the loop."""

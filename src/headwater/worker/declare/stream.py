@@ -97,19 +97,19 @@ class Stream(Generic[M]):
 
     - ``name``: the key of the stream in the store.
     - ``type``: the type of its messages: a msgspec Struct, a dataclass, a TypedDict or a pydantic model.
-    - ``codec``: the format of a message. ``"fields"``: one field for each attribute; ``"json"`` and
+    - ``codec``: the format of a message. ``"fields"``: one field per attribute; ``"json"`` and
       ``"msgpack"``: one document in the field ``data``; ``"faststream"`` and ``"faststream-json"``:
-      FastStream's formats; ``"bytes"``: the message is the fields themselves, a ``dict[bytes, bytes]`` or
-      a ``list[tuple[bytes, bytes]]``.
+      FastStream's formats; ``"bytes"``: the message consists of the fields themselves, as a ``dict[bytes, bytes]``
+      or a ``list[tuple[bytes, bytes]]``.
     - ``maxlen``: each addition trims the stream to about this many entries, even if they were not handled.
       By default the stream is not trimmed.
     - ``dedupe_window``: time for which a ``dedupe`` name of `Stream.send` is remembered, from 10 seconds to a
       day. A server with idempotent producers remembers the last 10,000 names of a stream. All apps must
-      declare the same.
+      declare the same time.
     - ``partitions``: number of streams into which this one is split, 1 to 1,024; each has its own ``maxlen``.
       All apps must declare the same number.
     - ``key``: a function of the message that returns a string, bytes or an integer. The partition is the
-      CRC-32 of its text modulo ``partitions``.
+      CRC-32 of this value's text modulo ``partitions``.
 
     Raises `DeclarationError` for options that contradict each other, and for a type that the codec cannot
     write and read back.
@@ -216,7 +216,7 @@ class Stream(Generic[M]):
         return Sending(additions, once, after_ms, replicas)
 
     def belongs_to(self, app: OpenApp) -> None:
-        """Record that ``app`` has a consumer of this stream, or one that publishes its results to it."""
+        """Record that a consumer of ``app`` reads this stream or publishes results to it."""
         self._apps.add(app)
 
     @overload
@@ -246,14 +246,14 @@ class Stream(Generic[M]):
         Needs an open app: ``async with app:``, or a running worker. If several apps are open, the app that
         declares a consumer of this stream publishes; use `App.send` to name one.
 
-        ``after`` is the time after which the message is published, such as ``"10m"``, at most 366 days. Until then no
-        group of the stream gets it. Returns a `Scheduled` instead of an id. Any worker with a consumer that reads
-        this stream or publishes results to it publishes the message: up to a second late, later if no such worker
-        runs, and in any order. With ``dedupe``, a second message of that name is not scheduled. The other options are
-        those of `SendOptions`.
+        ``after`` is the time after which the message is published, such as ``"10m"``, at most 366 days. Until then
+        no group of the stream gets it. With ``after``, returns a `Scheduled` instead of an id. The message is
+        published by any worker whose consumer reads this stream or publishes results to it: up to a second late,
+        later if no such worker runs, and not in a fixed order. With ``dedupe``, a second message of that name is
+        not scheduled. The other options are those of `SendOptions`.
 
         Raises `NotSent` if the store is unreachable or refuses writes for more than four seconds;
-        `OutcomeUnknown` if the connection broke after the message was sent, so that the store may have added
+        `OutcomeUnknown` if the connection broke after the message was sent, when the store may have added
         it; `NotReplicated`, with the id, if the replicas do not confirm within five seconds; `EncodeError`
         for a message that the codec cannot write; `HeadwaterError` if no app, or more than one, could publish.
 
@@ -333,8 +333,8 @@ class Stream(Generic[M]):
         """Cancel the scheduled message with this id (`Scheduled.id`) and return whether it was still
         scheduled.
 
-        Returns False if the message was published or cancelled before. Raises `NotSent` if the store is
-        unreachable, `OutcomeUnknown` if the connection broke meanwhile, and `HeadwaterError` for a stream
+        Returns False if the message was already published or cancelled. Raises `NotSent` if the store is
+        unreachable, `OutcomeUnknown` if the connection broke before the reply, and `HeadwaterError` for a stream
         with partitions: use `Scheduled.cancel`, or name the partition (``orders.parts[3]``).
         """
         return await self._app().cancel(self, scheduled_id)
@@ -364,7 +364,7 @@ class Stream(Generic[M]):
 def _durations(
     given: Any, messages: Sequence[Any], option: str, *, single: bool, least_ms: int
 ) -> list[int]:
-    """Return a duration for each message, in milliseconds. ``given`` may be one duration for all."""
+    """Return a duration for each message, in milliseconds. ``given`` may also be one duration for all."""
     alike = single or isinstance(given, str | timedelta)
     each = [given] * len(messages) if alike else _each(given, messages, option, "a duration")
     known = {one: milliseconds(one, what=option, least_ms=least_ms) for one in set(each)}
@@ -372,7 +372,7 @@ def _durations(
 
 
 def _each(given: Any, messages: Sequence[Any], option: str, what: str) -> list[Any]:
-    """Return the value of ``given`` for each message. It is a function of the message, or a sequence of values."""
+    """Return a value for each message. ``given`` is a function of the message, or a sequence of values."""
     if callable(given):
         return [given(message) for message in messages]
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
@@ -418,7 +418,7 @@ def partition_name(stream: str, number: int) -> str:
 def partition_of(key: object, partitions: int) -> int:
     """Return the number of the key's partition: CRC-32 of its text in UTF-8, modulo ``partitions``.
 
-    Raises `EncodeError` if the key is not a string, bytes or an integer, because its text may change.
+    Raises `EncodeError` if the key is not a string, bytes or an integer, as other types may change their text.
 
     >>> partition_of("ann", 8), partition_of(17, 8), partition_of("17", 8)
     (3, 2, 2)

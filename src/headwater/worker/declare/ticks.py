@@ -1,6 +1,6 @@
 """``@app.every`` and ``@app.cron``: a function that is called at declared times.
 
-It is a consumer of a stream of ticks, in the group ``ticks``. `schedules` adds the ticks.
+The function is a consumer of a stream of ticks, in the group ``ticks``. `schedules` adds the ticks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Tick(NamedTuple):
     """One call of a function that was declared with `App.every` or `App.cron`."""
 
     time: datetime
-    """The time for which the call was declared, in the declared time zone; UTC for `App.every`. The call may be
+    """The scheduled time of the call, in the declared time zone; UTC for `App.every`. The call itself may be
     later."""
 
 
@@ -35,8 +35,8 @@ class ScheduleOptions(TypedDict, total=False):
     `ConsumerOptions`."""
 
     missed: Missed
-    """Choice of missed ticks to add, which are late by more than a minute because no worker ran: ``"last"``, the
-    default, only the last one; ``"skip"``, none; ``"all"``, the last 1,000."""
+    """Choice of the missed ticks to add. A tick is missed if it is over a minute late because no worker ran.
+    ``"last"``, the default, adds only the last one, ``"skip"`` none, and ``"all"`` up to the last 1,000."""
     name: str
     """The name of the stream of ticks. By default the names of the app and the function: ``shop.sweep``."""
     claim_after: str | timedelta

@@ -1,4 +1,4 @@
-"""Renews the leases of a process, which shows that it lives. The process does so, or its supervisor for it.
+"""Renews the leases of a process, to show that it is alive. The process renews them, or its supervisor does.
 
 It imports store and declare. Start with lease.py.
 """

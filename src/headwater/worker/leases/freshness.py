@@ -1,11 +1,11 @@
 """Detects that another worker may own this process's entries, because the process was suspended.
 
 Rule 1. An entry that was renewed less than ``claim_after`` ago still belongs to this process.
-Rule 2. After that time no handler begins before all entries were renewed and the lost ones dropped.
-        Otherwise a process that was suspended would handle entries that others have handled meanwhile.
-Rule 3. The same holds for the entries of a read during which the process was suspended, because the store may
-        have delivered them long ago.
-Rule 4. If the store does not permit this consumer to renew, handlers run nevertheless (at least once).
+Rule 2. After that time, all entries are renewed and the lost ones dropped before another handler begins.
+        Otherwise a process that was suspended would handle entries that others have already handled.
+Rule 3. Rule 2 also applies to the entries of a read during which the process was suspended, because the store
+        may have delivered them long ago.
+Rule 4. If the store does not permit this consumer to renew, handlers still run (delivery is at least once).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("headwater.worker")
 
 
 class Freshness:
-    """Freshness of one consumer's entries. ``renew`` renews them all and drops the lost ones."""
+    """Freshness of one consumer's entries. ``renew`` renews all entries and drops the lost ones."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Freshness:
         self.renewed_at = clock.monotonic()
         """Time when the last successful renewal began, by the worker's monotonic clock in seconds."""
         self.until = self.renewed_at + claim_after_ms / 1000
-        """Time until which all entries certainly belong to this process, by the same clock."""
+        """Time until which this process certainly owns all entries, by the same clock."""
         self.now = clock.monotonic
         self._name = name
         self._lease = lease_ms / 1000
@@ -50,7 +50,7 @@ class Freshness:
         self._suspended_at = -inf
         """Time of the last renewal that came more than a lease after the one before, by the same clock."""
         self._needed = self._done = 0
-        """Number of times that `read` found a renewal necessary, and the number of these that were done."""
+        """Numbers of renewals that `read` found necessary, and of those that were done."""
         self._writing = threading.Lock()
 
     def renewed(self, began: float, *, lost: bool = False) -> None:
@@ -82,7 +82,7 @@ class Freshness:
         )
 
     def read(self, sent: float) -> None:
-        """Record that a command sent at ``sent`` has returned entries. None of their handlers has begun."""
+        """Record that a command sent at ``sent`` has returned entries. Their handlers must not have begun."""
         if self.stale or self._suspended_at >= sent:
             with self._writing:
                 self._needed += 1
@@ -94,8 +94,8 @@ class Freshness:
         return self.now() > self.until
 
     async def restored(self) -> None:
-        """Renew if necessary, and return when all lost entries are dropped. The caller checks `stale` again afterwards,
-        because a read may have returned meanwhile."""
+        """Renew if necessary, and return when all lost entries are dropped. The caller must check `stale` again
+        afterwards, because a read may have returned in the meantime."""
         async with self._renewing:
             began, needed = self.now(), self._needed
             if began <= self.until:

@@ -1,10 +1,10 @@
 """Renews the leases of the entries that a process owns, whether their handlers run or not.
 
-Rule 1. Three times per lease, all entries that a consumer still owns are renewed, and with them the reader's
-        key of an ordered group. Renewals that are due for several consumers go in one request.
+Rule 1. Three times per lease, all entries that a consumer still owns are renewed, and also the reader's key of an
+        ordered group. Renewals that are due for several consumers are sent in one request.
 Rule 2. A thread with its own connection renews for all consumers, so that a handler that blocks the event loop does
         not lose its lease. In tests, where the clock stops between two advances, a task renews.
-Rule 3. Only a reply of the server means that a lease is lost. A broken connection does not.
+Rule 3. Only a reply of the server can show that a lease is lost. A broken connection does not show it.
 Rule 4. A reply must arrive before the next renewal is due, but always has at least a second. The second renewal in
         a row that fails is logged as a warning, because others may claim the entries.
 """
@@ -40,14 +40,14 @@ EARLY = 0.1
 """Fraction of its interval by which a renewal may be sent early, together with others."""
 
 IDLE_SECONDS = 1.0
-"""Interval at which a renewer without consumers looks for some, in seconds."""
+"""Interval at which a renewer without consumers checks whether it has got one, in seconds."""
 
 Ended = Callable[[str, BaseException | None], None]
-"""Called in the event loop if the renewer ends without having been stopped."""
+"""Function that is called in the event loop if the renewer ends without having been stopped."""
 
 MISSES_SAID = 2
-"""Number of renewals in a row that must fail before this is logged. A single one is harmless, because the next
-one is in time."""
+"""Number of renewals in a row that must fail before this is logged. A single failure is harmless,
+because the next renewal is in time."""
 
 
 class LeaseTable(Protocol):
@@ -84,7 +84,7 @@ class LostLeases(NamedTuple):
 
 
 def renewal(table: LeaseTable) -> Operation[LostLeases]:
-    """Renew the reader's key, if this process has it, and then all entries. Return the lost leases."""
+    """Renew the reader's key, if this process has it, then all entries in ``table``. Return the lost leases."""
     member, reading = table.member, table.reading
     if member is None:
         return LostLeases()
@@ -190,7 +190,7 @@ class Renewer:
 
     def add(self, one: Leased) -> None:
         """Begin to renew for a consumer."""
-        self.leased = {**self.leased, one: None}  # the thread may iterate over the former one
+        self.leased = {**self.leased, one: None}  # the thread may be iterating over the old one
 
     def remove(self, one: Leased) -> None:
         """Stop renewing for a consumer."""
@@ -198,7 +198,7 @@ class Renewer:
         one.left()
 
     def _due(self, now: float) -> list[list[Leased]]:
-        """Return the consumers whose leases are due, or almost, by node: a node that is away does not delay others."""
+        """Return the consumers whose leases are (almost) due, by node. So a dead node does not delay others."""
         nodes: dict[object, list[Leased]] = {}
         for one in self.leased:
             if one.due <= now + EARLY * one.seconds:
@@ -240,15 +240,15 @@ class ThreadRenewer(Renewer):
         )
 
     def start(self) -> None:
-        """Start the thread, after the consumers were added."""
-        # Import it here and not in the thread: if two threads import it at once, one finds half of it.
+        """Start the thread. The consumers must have been added."""
+        # Import this module before the thread starts: of two threads that import it, one may find half of it.
         import redis.backoff  # noqa: F401
 
         self._thread.start()
 
     async def close(self) -> None:
-        """Stop renewing, and wait until the thread has closed its connection, but at most a second, because it may
-        be stuck in a command."""
+        """Stop renewing, and wait until the thread has closed its connection, at most a second, because the thread
+        may be stuck in a command."""
         self._thread.stop()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 1.0)
 
@@ -299,7 +299,7 @@ class TaskRenewer(Renewer):
     _stopping = False
 
     def start(self) -> None:
-        """Start the task, after the consumers were added."""
+        """Start the task. The consumers must have been added."""
         self._task = asyncio.create_task(self._keep(), name="headwater leases")
         self._task.add_done_callback(self._done)
 

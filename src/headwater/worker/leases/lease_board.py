@@ -2,19 +2,19 @@
 
     worker process: LeaseSlot.renewed ──▶ shared memory ◀── SupervisorRenewer, in the supervisor
                                                             │ overdue, and the process runs: renews for it
-                                                            │ overdue, and it is stopped: says that it lives
+                                                            │ overdue, and it is stopped: reports it alive
 
 A handler that holds the interpreter's lock (GIL) stops every thread of its process, including the one that renews
-leases. The process lives, so it keeps its entries.
+leases. The process is alive, so it must keep its entries.
 
-Rule 1. The memory has only times. The store knows which entries a consumer owns. So nothing is written for a message,
-        and entries of a reply that the process has not read yet are renewed too.
+Rule 1. The memory holds only times. The store knows which entries a consumer owns. So a message costs no write,
+        and the entries of a reply that the process has not read yet are renewed too.
 Rule 2. The supervisor renews for a process that runs: /proc shows that it is not stopped, and that its threads use
         the processor or wait in turns (a thread that waits for the lock wakes every few milliseconds).
 Rule 3. Entries of a process that is stopped or frozen are not renewed, and others claim them after ``claim_after``.
         Before that the supervisor records that their owner has not died (`reading.poison.heard`).
-Rule 4. A process whose handlers all have a ``timeout`` is killed if the lock is held for longer, because its own event
-        loop cannot see that the time has passed.
+Rule 4. A process whose handlers all have a ``timeout`` is killed if the lock is held for longer than that, because
+        its own event loop cannot notice the timeout.
 Rule 5. Without /proc (not on Linux) the supervisor renews nothing.
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headwater.worker")
 
 SLOTS: Final = 4_096
-"""Number of consumers of one process for which the memory has room. Memory that is never written is not used."""
+"""Maximum number of consumers in the memory of one process. Memory that is never written is not allocated."""
 
 TICKS: Final = SLOTS - 1
 """The slot in which the process writes the time when its threads last ran."""
@@ -58,10 +58,10 @@ OVERDUE_SECONDS = 3.0
 """Time for which the lock may be held beyond the longest timeout, in seconds: a busy machine may stop all threads."""
 
 SAID_SECONDS = 1.0
-"""Minimum silence that is logged, in seconds. A busy machine causes a shorter one too."""
+"""Minimum silence that is logged, in seconds. On a busy machine, shorter silences are normal."""
 
 LOOKS, LOOK_SECONDS = 4, 0.02
-"""Number of checks whether a process does anything, and the interval between them, in seconds."""
+"""Number of checks whether a process does anything, and the interval between checks, in seconds."""
 
 _TIMES = struct.Struct("dd")
 """The times of the last renewals by the process and by its supervisor, by the monotonic clock that they share."""
@@ -104,7 +104,7 @@ class Board:
 def board_file() -> int:
     """Return the descriptor of an empty file in memory, for a `Board`.
 
-    It is not on a disk: a write to a page for which a full disk has no room would end the process (SIGBUS).
+    The file is not on a disk. If the disk were full, a write to a new page would end the process (SIGBUS).
     """
     if not hasattr(os, "memfd_create"):  # not on Linux, where nothing is renewed (rule 5)
         with tempfile.TemporaryFile() as file:
@@ -141,9 +141,9 @@ class Told(Protocol):
 
     board: Board
     url: str | None
-    """The address of its store; None while it is unknown."""
+    """The address of the worker's store; None while it is unknown."""
     silence: str
-    """Reason why it does not report; empty while it does."""
+    """Reason why the worker process does not report; empty while it reports."""
     leases: dict[int, LeaseReport]
 
 
@@ -159,20 +159,20 @@ class SupervisorRenewer:
         self._client: redis.asyncio.Redis | None = None
         self._members: dict[int, Member] = {}
         self._said: dict[int, set[tuple[bytes, int]]] = {}
-        """Slot → deliveries for which the store already knows that their stopped owner lives."""
+        """Slot → deliveries for which the store already has a record that their stopped owner is alive."""
         self._silent = False
 
     async def run(self) -> None:
         """Check the leases until cancelled, and renew or kill as necessary."""
         try:
-            # Import it now, because that takes longer than a short lease.
+            # Import this now, because the import takes longer than a short lease.
             await asyncio.to_thread(import_module, "redis.asyncio")
             while True:
                 leases = [one.lease_ms / 1000 for one in self._told.leases.values()]
                 await asyncio.sleep(max(0.02, min(1.0, min(leases, default=6.0) / 6)))
                 try:
                     await self._look()
-                except Exception as error:  # the process tries it as well, and reports the error
+                except Exception as error:  # the process tries this too, and reports the error
                     log.debug("the leases of %s cannot be renewed: %s", self._name, error)
                     await self._close()
         finally:
@@ -208,7 +208,7 @@ class SupervisorRenewer:
             return
         for one in overdue:
             if now - self._board.times(one.slot)[1] < one.lease_ms / 3000:
-                continue  # renewed for it a moment ago
+                continue  # the supervisor has just renewed
             member = await self._member(one, url)
             began = time.monotonic()
             if not runs:
@@ -283,8 +283,8 @@ class SupervisorRenewer:
 
 
 def _renewed(one: LeaseReport, member: Member) -> Operation[bool]:
-    """Renew the entries that a consumer owns, and the reader's key if it is ordered. Return False if it is not the
-    reader, because it has lost the key or let another process read."""
+    """Renew the entries that a consumer owns, and the reader's key if it is ordered. Return False if the
+    consumer is not the reader, because it has lost the key or let another process read."""
     reads = True
     if one.ordered:
         # Do not renew the key of another reader, which may have died.
@@ -306,7 +306,7 @@ class _Life(NamedTuple):
 
 
 def _life(pid: int) -> _Life | None:
-    """Return the state of a process; None if it has ended, or without /proc. Source: proc(5)."""
+    """Return the state of a process; None if it has ended or /proc does not exist. Source: proc(5)."""
     states, marks = "", 0
     try:
         for thread in (Path("/proc") / str(pid) / "task").iterdir():

@@ -2,9 +2,9 @@
 
 Rule 1. The lease renewer renews the reader's key with the leases of entries. The key expires after
         ``claim_after``.
-Rule 2. The key counts as lost when the store reports it, and when it may have expired. Then handlers are
-        cancelled before another process begins. A process that lets another one read releases the key
-        (`ordered_fetch`, rule 4), and its handlers go on.
+Rule 2. The key counts as lost when the store reports the loss, and when the key may have expired. Then handlers
+        are cancelled before another process begins. A process that lets another one read releases the key
+        (`ordered_fetch`, rule 4), and its handlers continue.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ReaderLease:
         return self._has and self._left() > 0
 
     def _left(self) -> float:
-        """Return the seconds for which the key still lasts. The supervisor may have renewed it too."""
+        """Return the seconds for which the key still lasts. The supervisor may also have renewed the key."""
         self.until = max(self.until, self._by_supervisor() + self.ttl_ms / 1000)
         return self.until - self._clock.monotonic()
 
@@ -61,7 +61,7 @@ class ReaderLease:
         began, taken = self._clock.monotonic(), self._taken
         kept = yield from keep_reader_key(member, ttl_ms=self.ttl_ms)
         if self._taken != taken:
-            return True  # it was released and taken again meanwhile
+            return True  # the key was released and taken again in the meantime
         if kept:
             self.until = began + self.ttl_ms / 1000
         return kept

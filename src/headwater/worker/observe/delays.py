@@ -1,12 +1,12 @@
-"""Measures in a thread how late this process runs, and finds the cause: a timeout is not always the store's fault.
+"""Measures in a thread how late this process runs, and finds the cause. Not every timeout is the store's fault.
 
     the thread wakes late ──▶ the process was stopped, or a handler held the interpreter's lock (GIL)
-    the thread is on time, and the event loop does not answer it ──▶ a handler blocks the event loop
+    the thread wakes on time, but the event loop does not answer ──▶ a handler blocks the event loop
 
 Rule 1. A thread that waits for the lock wakes every few milliseconds (CPython's switch interval), which the kernel
-        counts as context switches of the thread. In a stopped process it has none.
-Rule 2. A pause is logged once, with the handlers that ran. A timeout of a command during a pause, or just after it, is
-        not an outage of the store (`Availability`).
+        counts as context switches of the thread. A thread of a stopped process has no context switches.
+Rule 2. A pause is logged once, with the handlers that ran. A command that times out during a pause or just after
+        it does not count as an outage of the store (`Availability`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ LATE_SECONDS = 1.0
 """Minimum pause that is reported, in seconds. No deadline of a worker is shorter."""
 
 AFTERMATH_SECONDS = 1.0
-"""Seconds after a pause within which its timeouts arrive."""
+"""Seconds after a pause within which the timeouts that it caused arrive."""
 
 SWITCHES_PER_SECOND = 20.0
-"""Context switches per second below which a thread was stopped. A thread that waits for the lock has 200."""
+"""Context switches per second below which a thread counts as stopped. A thread that waits for the lock has 200."""
 
 NAMED = 3
 
@@ -43,7 +43,7 @@ Running = Sequence[tuple[str, Owned]]
 
 class _Usage(NamedTuple):
     switches: int
-    """Context switches of the thread that measures, or of the process if the system does not report the thread's."""
+    """Context switches of the measuring thread, or of the process if the system does not report threads."""
     suspended: float
     """Seconds for which the machine was suspended since its start. The monotonic clock does not count them."""
 
@@ -102,12 +102,12 @@ class ProcessDelays:
 
     @property
     def loop_delay(self) -> float:
-        """Seconds that the event loop took to run a call that was ready, or has taken so far."""
+        """Seconds for which a ready call waited for the event loop, or has waited so far."""
         asked = self._asked_at
         return self._delay if asked is None else max(self._delay, time.monotonic() - asked)
 
     def cause(self) -> str | None:
-        """Return a sentence that says why this process did not run a moment ago; None if it ran."""
+        """Return a sentence that says why this process was paused just now; None if it was not."""
         with self._lock:
             self._look()
             if self._said is not None:
@@ -130,7 +130,7 @@ class ProcessDelays:
                 try:
                     self._ask()
                 except RuntimeError:
-                    return  # the event loop was closed meanwhile
+                    return  # the event loop has been closed
 
     def _look(self) -> None:
         """Check whether the process was paused since the last tick."""
@@ -161,7 +161,7 @@ class ProcessDelays:
         log.warning("%s", text)
 
     def _ask(self) -> None:
-        """Ask the event loop to answer. If it has not answered for long, log the handler that blocks it."""
+        """Ask the event loop to answer. If there is no answer for long, log the handler that blocks it."""
         now = self._ticked_at
         if self._asked_at is None:
             self._asked_at = now

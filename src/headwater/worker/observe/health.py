@@ -9,7 +9,7 @@ Rule 1. A worker is healthy while its reader, its settler and its lease renewer 
         process that runs without making progress is not healthy.
 Rule 2. A handler may run for any time, and the response shows its age. But a consumer whose handlers all hang
         (`SlowHandlers.hung`) is not healthy.
-Rule 3. The size and the time of a request are limited, and the number of clients.
+Rule 3. The size and the duration of a request are limited, and so is the number of clients.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _hung(workers: Sequence[WorkerHealth]) -> bool:
 
 
 class Health:
-    """Answers HTTP requests with the health of the workers, which ``look`` returns, or with the text that ``metrics``
-    makes of it. ``metrics`` may raise `HeadwaterError`."""
+    """Answers HTTP requests with the health of the workers, which ``look`` returns, or with the text that
+    ``metrics`` makes of this health. ``metrics`` may raise `HeadwaterError`."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class WorkerTextFormatter(TextFormatter):
 
 
 def configure_logging(level: LogLevel = LogLevel.INFO, form: LogFormat = LogFormat.TEXT) -> None:
-    """Write the lines of all loggers in this process to standard error, from ``level`` on."""
+    """Write the lines of all loggers in this process that have at least ``level`` to standard error."""
     global _configured
     _configured = (level, form)
     handler = LogHandler("")

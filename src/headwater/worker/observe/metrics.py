@@ -1,7 +1,7 @@
 """Metrics of worker processes for Prometheus, served by ``headwater work --health`` at ``/metrics``.
 
-Counters are the fields of `statistics.Counters`, gauges those of `statistics.ConsumerProgress`. Their help texts are
-the docstrings of the fields. A process that is started again begins at 0, as Prometheus expects.
+Counters are the fields of `statistics.Counters`; gauges are the fields of `statistics.ConsumerProgress`. Their
+help texts are the docstrings of the fields. A process that is started again begins at 0, as Prometheus expects.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _METRICS: Final[Mapping[str, Metric]] = {
     for kind, texts in ((gauge, _GAUGES), (counter, _texts(Counters)))
     for name, text in texts.items()
 }
-"""Field → its metric."""
+"""The metric of each field."""
 
 
 class _WorkerCollector:

@@ -1,21 +1,21 @@
 """The pipe over which a worker process reports to its supervisor: one line of JSON for each event.
 
     ["joined", stream, group]     this process has joined the group
-    ["refused", stream, group]    it could not join, for a reason that waiting does not resolve
+    ["refused", stream, group]    it cannot join the group, for a reason that waiting does not resolve
     ["store", url]                the address of its store
     ["holds", {…}]                a consumer whose leases it renews: a `lease_board.LeaseReport`
     ["blocked", sentence]         its event loop is blocked
     ["hung", number, sentence]    all handlers of a consumer hang; its progress follows
     ["suspect", stream, group]    it handed back a suspected poison message, for the quarantine process
-    ["settled"]                   its first settlement was done: the process is working
+    ["settled"]                   the store has replied to its first settlement: the process is working
     ["progress", number, {…}]     the progress of one of its consumers, every second if requested
 
-The supervisor passes the suspects' groups on to the quarantine process, one line of JSON for each on its standard
-input: ``[stream, group]``.
+The supervisor passes the groups of suspects to the quarantine process. It writes one line of JSON for each to the
+standard input of that process: ``[stream, group]``.
 
 Rule 1. Writing a report never blocks: a supervisor that does not read does not delay its workers.
 Rule 2. A line is written as a whole or not at all, so it is at most `PIPE_BYTES` long.
-Rule 3. A line of another form, which only a handler can have written, is skipped.
+Rule 3. A line of another form is skipped. Only a handler can have written it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SHOWN_CHARACTERS = 80
 
 class Reports:
     """The worker's end of the pipe. Without a descriptor nothing is reported. ``board`` is the descriptor of the
-    memory in which the worker writes the times of its lease renewals."""
+    shared memory in which the worker writes the times of its lease renewals."""
 
     def __init__(self, descriptor: int | None = None, board: int | None = None) -> None:
         self._descriptor = descriptor
@@ -63,7 +63,7 @@ class Reports:
         self.suspected_in: set[GROUP] = set()
         """The groups that have had a suspect, as the supervisor reports them to the quarantine process."""
         self.new_suspects: Callable[[], None] = lambda: None
-        """Called when the supervisor has reported another such group."""
+        """Function that is called when the supervisor has reported another group in `suspected_in`."""
         self._said = b""
         if descriptor is not None:
             os.set_blocking(descriptor, False)
@@ -176,14 +176,14 @@ class ReceivedReports:
         self.board = Board(self.board_file)
         self.url: str | None = None
         self.leases: dict[int, LeaseReport] = {}
-        """The consumers whose leases it renews, by their place in the memory."""
+        """The consumers whose leases the process renews, by their place in the shared memory."""
         self.joined: set[GROUP] = set()
         self.refused: set[GROUP] = set()
         self.suspected: set[GROUP] = set()
         """Groups with a suspected poison message that the process handed back."""
         self.settled = False
         self.silence = ""
-        """Reason why it has not reported, by its own report or by its supervisor's observation; empty if it has."""
+        """Reason why the process does not report, found by it or by its supervisor; empty while it reports."""
         self._hung: dict[int, str] = {}
         self.progress: dict[int, dict[str, Any]] = {}
         """The last progress report of each consumer, by its number."""
@@ -213,7 +213,7 @@ class ReceivedReports:
                 try:
                     self._take(json.loads(line))
                 except ValueError:
-                    pass  # a handler wrote it
+                    pass  # a handler has written this line
 
     def _take(self, report: Any) -> None:
         match report:

@@ -22,7 +22,7 @@ class Telemetry:
         self.losses = Losses(stream, group, counters)
 
     def received(self, taken: Sequence[Owned], claimed: Sequence[Owned]) -> None:
-        """Count entries that were read; some of them were claimed."""
+        """Count entries that were read. ``claimed`` are those of ``taken`` that were claimed."""
         self.counters.received += len(taken)
         self.counters.claimed += len(claimed)
         self.counters.duplicates += sum(owned.delivered.from_silent for owned in claimed)
@@ -32,7 +32,7 @@ class Telemetry:
                     call(method, owned.delivery)
 
     def ends(self, owned: Owned, outcome: HandlerOutcome, settlement: Settlement) -> Ending:
-        """Count a settlement that was decided. Return the end of the delivery."""
+        """Count a settlement that was decided. Return how the delivery ends."""
         ending = ending_of(outcome, settlement)
         self.counters.failed += failed(outcome)
         self.counters.expired += isinstance(outcome, Expired)

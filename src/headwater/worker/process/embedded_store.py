@@ -45,7 +45,7 @@ def supervise_on_its_store(
     health: str | None = None,
     reload: bool = False,
 ) -> int:
-    """Run a `Supervisor`, and meanwhile serve the app's store if it is an embedded one. Return the exit status."""
+    """Run a `Supervisor`, and serve the app's store meanwhile if it is embedded. Return the exit status."""
     if reload:
         # With bytecode files, Python does not notice a change within a second that keeps the file's size.
         sys.dont_write_bytecode = True
@@ -74,9 +74,9 @@ def supervise_on_its_store(
 class ServedStore:
     """A store that another process serves at ``url``.
 
-    If that process dies, the workers cannot continue, so this process sends itself SIGTERM. The other process
-    serves until ``lifeline`` is closed in all processes. If this process is killed, its workers keep it open
-    until they have handed back their entries; then the directory is free again.
+    If the serving process dies, the workers cannot continue, so this process sends itself SIGTERM. The serving
+    process runs until ``lifeline`` is closed in all processes. If this process is killed, its workers keep
+    ``lifeline`` open until they have handed back their entries. Then the directory can be opened again.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], url: str) -> None:
@@ -150,14 +150,14 @@ def _launch(private: Path, directory: str | None) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            start_new_session=True,  # it must outlive the workers, so the terminal's Ctrl-C must not reach it
+            start_new_session=True,  # the process must outlive the workers, so Ctrl-C must not reach it
         )
 
 
 # --- --reload of an app that cannot be imported ---------------------------------------------------
 #
-# It waits for a change only after an error in the app's code. A wrong MODULE:APP is an error as without ``--reload``.
-# Each attempt imports all modules of the app again.
+# The command waits for a change only after an error in the app's code. With a wrong MODULE:APP it fails, as it
+# does without ``--reload``. Each attempt imports all modules of the app again.
 
 
 LOOK_SECONDS = 0.2
@@ -165,7 +165,7 @@ LOOK_SECONDS = 0.2
 
 
 class Fault(NamedTuple):
-    """The place in the app's code where an error was raised, with the error."""
+    """An error, and the place in the app's code where it was raised."""
 
     file: str
     line: int

@@ -1,8 +1,8 @@
 """One worker process: finds the app, runs it, and ends when a signal arrives.
 
     SIGTERM, SIGINT    stop gracefully within the grace time
-    a second signal    also hand back entries whose handlers run
-    a third signal     end at once, like a crash
+    a second signal    hand back entries without waiting for their handlers
+    a third signal     end immediately, as in a crash
     its parent died    same as SIGTERM (standard input, a pipe, is at its end)
 
 A handler of SIGTERM or SIGINT that the program has installed itself is called as well.
@@ -50,7 +50,7 @@ log = logging.getLogger("headwater.worker")
 def freeze_program() -> None:
     """Exclude all current objects from Python's garbage collection.
 
-    A full collection then examines only messages, not the program and its libraries. Examining these would
+    A full collection then examines only messages. If it also examined the program and its libraries, it would
     stop all handlers for 20 ms or more, every 20,000 messages (docs/adr/0045).
     """
     gc.collect()
@@ -109,7 +109,7 @@ class _Signals:
             loop.add_signal_handler = self._added  # type: ignore[method-assign,assignment]
 
     def _added(self, number: int, callback: Callable[..., object], *args: Any) -> None:
-        """Keep the program's callback in addition to the worker's. It replaces the loop's ``add_signal_handler``."""
+        """Keep the program's callback and the worker's. This method replaces the loop's ``add_signal_handler``."""
         if number in STOPPING:
             self._in_loop[number] = partial(callback, *args)
         else:
@@ -139,7 +139,7 @@ class _Signals:
 
 
 def _of_program(handler: Any) -> TypeGuard[Callable[..., object]]:
-    """Return whether a program has installed this handler. Otherwise it is Python's, or that of `asyncio.run`."""
+    """Return whether the program has installed this handler, not Python or `asyncio.run`."""
     runners = getattr(getattr(handler, "func", None), "__qualname__", "") == "Runner._on_sigint"
     return callable(handler) and handler is not signal.default_int_handler and not runners
 
@@ -153,7 +153,7 @@ async def _report_progress(app: App, reports: Reports) -> None:
 
 
 def _abandon_handlers() -> None:
-    """End the process here if a handler ignores its cancellation, because the loop would wait for it."""
+    """End the process here if a handler ignores its cancellation, because closing the loop would wait for it."""
     running = sum(isinstance(task, Slot) for task in asyncio.all_tasks())
     if running:
         words = "1 handler ignores its" if running == 1 else f"{running} handlers ignore their"
@@ -190,11 +190,11 @@ def run_worker(options: argparse.Namespace) -> int:
         freeze_program()
         told = Reports(options.reports, options.board)
         asyncio.run(work(app, until_eof=True, reports=told, progress=options.progress))
-    except SystemExit as leaving:  # of the program's own signal handler
+    except SystemExit as leaving:  # raised by the program's own signal handler
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except HeadwaterError as problem:
         log.error("%s", problem)  # noqa: TRY400  # a message for people, without a traceback
-        # An error while a module is imported may be temporary: it may depend on another server.
+        # An error while a module is imported may be temporary, such as that of an unreachable server.
         return 1 if isinstance(problem, AppBroken | HandlerOverran) else CANNOT_START
     except Exception:
         log.exception("the worker ends with an error")

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 MOST_FILES = 20_000
-"""Maximum number of files below the current directory that are watched."""
+"""Maximum number of watched files below the current directory."""
 
 PRUNED = {"__pycache__", "node_modules", "site-packages"}
 
@@ -33,7 +33,7 @@ class SourceWatch:
         self._before = self._look()
 
     def add(self, file: str) -> None:
-        """Watch this file too, unless it is watched already."""
+        """Watch this file as well."""
         if file not in self._before:
             self._elsewhere.append(file)
             self._before |= self._stat([file])
@@ -51,9 +51,9 @@ class SourceWatch:
         found: Snapshot = {}
         for path in paths:
             try:
-                seen = os.stat(path)  # noqa: PTH116  # of strings, thousands of times
+                seen = os.stat(path)  # noqa: PTH116  # strings are faster, and this runs thousands of times
             except OSError:
-                continue  # deleted meanwhile
+                continue  # deleted since it was listed
             found[path] = (seen.st_mtime_ns, seen.st_size)
         return found
 

@@ -1,18 +1,18 @@
 """The supervisor of ``headwater work``, which starts worker processes and restarts them.
 
-Rule 1. A worker process that ends without having been stopped is restarted, regardless of its status. The pause before
-        that doubles each time. It is short again after a process that settled an entry, or ran for a minute.
-Rule 2. A worker that cannot start (the app does not exist, a different claim_after) ends all workers with its status,
-        but only if no worker has joined the group that refuses it. After that it is restarted like any other, so that
-        one failed start does not stop workers that run.
+Rule 1. A worker process that ends without having been stopped is restarted, regardless of its status. The pause
+        before a restart doubles each time. It is short again if a process settled an entry or ran for a minute.
+Rule 2. A worker that cannot start (the app does not exist, a different claim_after) ends all workers with its
+        status, but only if no worker has joined the group that refuses it. Otherwise it is restarted like any
+        other worker, so that one failed start does not stop workers that run.
 Rule 3. Each signal is sent to every worker once. Workers have their own sessions, so that the terminal's Ctrl-C does
         not reach them directly.
-Rule 4. One more process, the quarantine process, handles only suspected poison messages. It is expected to be killed
-        by signals, so its pauses do not grow then.
+Rule 4. One more process, the quarantine process, handles only suspected poison messages. It is expected to be
+        killed by signals. The pause before its restart does not grow then.
 Rule 5. With ``--reload``, every process is stopped and restarted when a source file changes. No error of a worker
         ends the supervisor, because the next change may correct it.
-Rule 6. The supervisor renews the leases of a process that lives but cannot do so itself (`lease_board`).
-Rule 7. If the supervisor dies, the workers get the end of their standard input and stop gracefully.
+Rule 6. The supervisor renews the leases of a process that is alive but cannot renew them itself (`lease_board`).
+Rule 7. If the supervisor dies, the standard input of the workers ends, and they stop gracefully.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger("headwater.worker")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 HEALTHY_SECONDS = 60.0
-"""Run time in seconds after which a worker is restarted after the shortest pause."""
+"""Run time in seconds after which the pause before a worker's restart is the shortest again."""
 
 LOOK_SECONDS = 0.5
 """Interval at which source files are checked, in seconds."""
@@ -53,7 +53,7 @@ HAND_BACK_SECONDS = 8.0
 """Maximum time for handing back before a reload, in seconds. Then the worker is killed."""
 
 OVERTIME_SECONDS = 20.0
-"""Seconds after its grace time within which a worker must end; then it is killed."""
+"""Seconds after its grace time within which a worker must end. A worker that has not ended is killed."""
 
 
 class Supervisor:
@@ -179,7 +179,7 @@ class Supervisor:
                 del self._reports[number]
                 reports.close()
             if self._stopping.is_set():
-                # A process that SIGTERM killed had not started yet, so this is not an error.
+                # SIGTERM kills only a process that has not started yet, so this is not an error.
                 if status != -signal.SIGTERM:
                     self._status = self._status or status
                 return
@@ -199,8 +199,8 @@ class Supervisor:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _hopeless(self, reports: ReceivedReports) -> bool:
-        """Return whether no worker has joined one of the groups that refused this one. If no group refused it, return
-        whether no worker has joined any group."""
+        """Return whether one of the groups that refused this worker has not been joined by any worker. If no group
+        refused it, return whether no worker has joined any group."""
         for one in self._reports.values():
             one.read()
             self._joined |= one.joined
@@ -275,14 +275,14 @@ class Supervisor:
 
 
 def _tell(quarantine: Process, groups: Collection[GROUP]) -> None:
-    """Send the quarantine process the groups that have had a suspect."""
+    """Send ``groups``, which have had a suspect, to the quarantine process."""
     assert quarantine.stdin is not None, "it was started with a pipe"
     for group in groups:
         quarantine.stdin.write(json.dumps(group).encode() + b"\n")
 
 
 def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
-    """Ignore signals after all workers have ended, because another one would change the exit status."""
+    """Ignore signals after all workers have ended, because another signal would change the exit status."""
     ignored = (signal.SIGTERM, signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, ignored)
     for number in ignored:

@@ -1,4 +1,4 @@
-"""Finds the app that ``MODULE:APP`` names. The error for a wrong target names the fault and suggests a correction."""
+"""Finds the app that ``MODULE:APP`` names. The error for a wrong target suggests a correction."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class AppBroken(HeadwaterError):
 def find_app(target: str) -> App:
     """Import the module of ``target``, such as ``shop.orders:app``, and return the app that it names.
 
-    Puts the current directory first on ``sys.path`` if it is not there. Raises `DeclarationError` if the app does
-    not exist, or if a declaration in the module is invalid, and `AppBroken` for other errors of the module.
+    Puts the current directory first on ``sys.path`` if it is not on the path. Raises `DeclarationError` if the app
+    does not exist, or if a declaration in the module is invalid, and `AppBroken` for other errors of the module.
     """
     module_name, colon, attribute = target.partition(":")
     if not (module_name and colon and attribute):
@@ -85,7 +85,7 @@ def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _apps(module: ModuleType) -> str:
-    """Return a clause that names the apps in the module, for the end of an error; empty if it has none."""
+    """Return a clause that names the apps in the module, for the end of an error; empty if there is no app."""
     names = [name for name, value in vars(module).items() if isinstance(value, App)]
     if not names:
         return ""

@@ -29,8 +29,8 @@ def _refuse_in_loop(stream: str, *, use: str = "await send") -> None:
 
 
 def _whole(stream: Stream[Any]) -> str:
-    """Return the name of a stream without partitions. Raises `HeadwaterError` for a stream with partitions, where
-    an id is ambiguous."""
+    """Return the name of a stream without partitions. Raises `HeadwaterError` for a stream with partitions, in
+    which an id is ambiguous."""
     if stream.partitions is not None:
         raise HeadwaterError(
             f"an id does not tell which partition of {stream.name!r} has the message: cancel it by the "
@@ -40,7 +40,7 @@ def _whole(stream: Stream[Any]) -> str:
 
 
 class AppPublishing:
-    """Publishes to any stream. The methods of `Stream` find the app and call these."""
+    """Publishes to any stream. The methods of `Stream` find the app and call its methods."""
 
     def __init__(self, connections: Connections, *, name: str, extensions: Extensions) -> None:
         self.url = connections.url
@@ -51,7 +51,7 @@ class AppPublishing:
         self._publisher = Publisher(connections)
         self._extensions = extensions
         self._openers = 0
-        """Number of open ``async with`` blocks. The last one closes the connections."""
+        """Number of open ``async with`` blocks. The last block to end closes the connections."""
         self._openers_lock = threading.Lock()
 
     @overload
@@ -75,8 +75,8 @@ class AppPublishing:
     async def send(self, stream: Stream[Any], message: Any, **options: Any) -> str | Scheduled:
         """Add one message to ``stream`` through this app and return its id.
 
-        This is `Stream.send`, which describes the options and errors, for one app. Use this method if several
-        apps are open.
+        See `Stream.send` for the options and errors. Use this method, which names the app, if several apps are
+        open.
         """
         sending = stream.sending([message], single=True, **options)
         sent: str | Scheduled = (await self._send(sending))[0]
@@ -228,7 +228,7 @@ class AppPublishing:
             self._publisher.close_synchronous()
 
     def _use(self, connections: Connections) -> Connections:
-        """Publish and run through ``connections``. Return those that were used before."""
+        """Publish and run through ``connections``. Return the connections that were used before."""
         before, self._connections = self._connections, connections
         self.url = connections.url
         self._publisher = Publisher(connections)

@@ -1,7 +1,7 @@
 """Publishes messages, with or without an event loop, with or without a worker.
 
-Rule 1. An addition that may have been made is repeated only if the store recognizes the repetition. Otherwise
-        `OutcomeUnknown` is raised.
+Rule 1. An addition that the store may have made is repeated only if the store recognizes the repetition.
+        Otherwise `OutcomeUnknown` is raised.
 Rule 2. An addition that was not sent, or that the store refused and may accept later (`protocol.store_errors`), is
         repeated for `RECONNECT_SECONDS`, which is longer than a server needs to restart. Then `NotSent` is
         raised.
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS = 32
-"""Maximum number of threads, and of coroutines that do not share a batch, that publish at a time. Others wait."""
+"""Maximum number of threads, or coroutines outside shared batches, that publish at a time. Others wait."""
 
 QUIET_SECONDS = 1.0
-"""Seconds without a reply after which the store is asked, before messages are sent, whether it executes commands.
-A store that has restarted meanwhile and still loads its data would refuse the first message of a batch, and
-the outcome of the others would be unknown."""
+"""Seconds without a reply after which, before messages are sent, the store is asked whether it executes commands.
+A store that has restarted and still loads its data would refuse the first message of a batch, and the outcome of
+the other messages would be unknown."""
 
 SEEING_TURNS = 2
-"""Number of turns of the event loop before a batch is sent. After the second, the loop has noticed a connection that
-the server closed. So no message is sent over it, whose outcome would be unknown."""
+"""Number of turns of the event loop before a batch is sent. After the second turn, the loop has noticed a
+connection that the server closed. A message sent over such a connection would have an unknown outcome."""
 
 
 def all_added(additions: Sequence[Addition], outcomes: Sequence[str | Refused | None]) -> list[str]:
-    """Return the ids of the additions. Raises the first refusal, if any."""
+    """Return the ids of the additions. Raises the first refusal among ``outcomes``, if any."""
     added: list[str] = []
     for addition, outcome in zip(additions, outcomes, strict=True):
         assert outcome is not None, "every addition has an outcome here"
@@ -117,11 +117,11 @@ class Publisher:
         """One future for each coroutine that sends outside the shared batches."""
 
     async def send(self, additions: Sequence[Addition]) -> list[str]:
-        """Add messages from a coroutine and return their ids. After a cancellation they may have been added."""
+        """Add messages from a coroutine and return their ids. If this is cancelled, they may have been added."""
         if not additions:
             return []
         if len(additions) == 1 and size_of(additions) >= ALONE_BYTES:
-            # A large message has a connection of its own, so that it delays no other.
+            # A large message has a connection of its own, so that it does not delay others.
             return await self.send_apart(Adding(additions), additions)
         self._enter_loop()
         job = _Job(additions)
@@ -218,8 +218,8 @@ class Publisher:
                 await shared.client.aclose()
 
     async def send_apart(self, adding: Adding, additions: Sequence[Addition]) -> list[str]:
-        """Add messages from a coroutine, not in a batch with others, and return their ids. Errors name the messages
-        by ``additions``."""
+        """Add messages from a coroutine, not in a batch with others, and return their ids. Errors describe
+        the messages by ``additions``."""
         repeatable = adding.once is not None
         for part in adding.parts():
             with self._explaining(adding, additions, part):
@@ -230,7 +230,7 @@ class Publisher:
     def _explaining(
         self, adding: Adding, additions: Sequence[Addition], part: Adding
     ) -> Iterator[None]:
-        """Add to each error that is raised while ``part`` is sent which messages were added and which were not."""
+        """Add to each error while ``part`` is sent a description of the messages that were and were not added."""
         first = next((n for n, one in enumerate(adding.outcomes) if one is None), 0)
         try:
             yield
@@ -333,7 +333,7 @@ class Publisher:
         repeatable: bool = False,
     ) -> Exception:
         """Return the exception for the caller after sending ended with ``error``. ``outcomes`` has one item for
-        each addition that was begun, None if its outcome is unknown."""
+        each addition that was begun, or None if the outcome is unknown."""
         refused = may_be_added_later(error)
         if not refused and not isinstance(error, lost_connection()):
             return _of_stream(additions[0], error) if isinstance(error, Refused) else error
@@ -368,7 +368,7 @@ class Publisher:
 
     async def close(self, *, opened: Callable[[], bool]) -> None:
         """Wait for all messages to be sent, and close the connections that coroutines have used. Stop if the app
-        is ``opened`` again meanwhile."""
+        is ``opened`` again."""
         if self._loop is not asyncio.get_running_loop():
             return
         while not opened() and (waiting := self._on_their_way()):
@@ -399,7 +399,7 @@ class Publisher:
 
 
 RECONNECT_SECONDS = 4.0
-"""Time for which sending is repeated while the store cannot be reached, in seconds. A restart takes less."""
+"""Time for which sending is repeated while the store cannot be reached, in seconds. A restart takes less time."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Shortest and longest pause between two attempts, in seconds. The pause doubles each time."""

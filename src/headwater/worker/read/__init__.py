@@ -1,4 +1,4 @@
-"""Reads new entries, claimed ones, ordered ones and suspects, and ends reading at a stop.
+"""Reads entries: new, claimed, ordered and suspected ones. Ends reading at a stop.
 
 It imports all rooms below it, run included. Start with fetch.py.
 """

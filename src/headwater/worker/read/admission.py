@@ -35,7 +35,7 @@ class Admission:
         order: OrderedFetch | None,
     ) -> None:
         self.joined = False
-        """True once it was reported to the supervisor that this consumer has joined its group."""
+        """True once the supervisor was told that this consumer has joined its group."""
         self.stopping = False
         self.paused = False
         """True while nothing is read, and entries that were read go back to the group."""
@@ -48,7 +48,7 @@ class Admission:
         self._order = order
 
     async def accept(self, found: Sequence[Delivered]) -> None:
-        """Take ownership of the entries of a read, and pass each on."""
+        """Record the entries of a read as owned, and pass each to the next stage."""
         if not self.joined:
             self.joined = True
             self._reports.joined(self._consumer.stream.name, self._consumer.group)
@@ -85,10 +85,10 @@ class Admission:
         return owned.record.suspected(isolated=self._consumer.isolated)
 
     def _admits(self, owned: Owned, wrong: BaseException | None) -> bool:
-        """Return whether an entry may be handled. If not, it was settled otherwise, or this consumer has lost
-        it."""
+        """Return whether an entry may be handled. If not, the entry was settled in another way, or this consumer
+        has lost it."""
         if not owned.unbegun or not self._in_flight.owns(owned):
-            return False  # a stop handed it back meanwhile, or another consumer owns it
+            return False  # a stop has handed it back, or another consumer owns it
         if owned.record is not NO_RECORD and owned.record.condemned(self._consumer.max_crashes):
             self._endings.end(owned, Condemned(condemnation(owned.record)))
         elif owned.attempts > self._consumer.max_deliveries + owned.record.unjudged:

@@ -1,12 +1,12 @@
 """Reads for one consumer, in one task, over connections that all consumers of the process share.
 
-Rule 1. At the start and after each broken connection, the first step is to recover entries that this consumer owns
-        without knowing it: those of a reply that was lost with the connection. This is repeated every
+Rule 1. At the start and after each broken connection, the consumer first recovers entries that it owns without
+        knowing it, because the reply was lost with the connection. The recovery is repeated every
         ``claim_after``, because the server may run a read of a broken connection later, and no other worker might
         claim its entries.
 Rule 2. A read takes only as many entries as there is room for. It blocks in the store, together with the reads of
         other streams (`blocked_reads`), and can be ended early.
-Rule 3. The group is joined once. If it is gone later, it is created again from the session's state
+Rule 3. The group is joined once. If the group is gone later, it is created again from the session's state
         (`settling.session`), never silently from the beginning.
 """
 
@@ -58,12 +58,12 @@ from headwater.worker.store.waiting import cancelled
 log = logging.getLogger("headwater.worker")
 
 RECOVER_SECONDS = 5.0
-"""Minimum interval at which a reader looks for entries that it owns without knowing it, in seconds."""
+"""Minimum interval at which a reader looks for entries that it owns without knowing about them, in seconds."""
 
 LOOK_SECONDS = 1.0
 TIMES_LOOK = 20
-"""Minimum pause between two checks for entries that were trimmed unread, in seconds, and as a multiple of the time that
-such a check takes. The check precedes a read."""
+"""Minimum pause between two checks for entries that were trimmed unread: in seconds, and as a multiple of the time
+that such a check takes. The check precedes a read."""
 
 NAMED = 5
 """Maximum number of other consumers of the group that the log names."""
@@ -121,7 +121,7 @@ class Fetcher:
 
     @property
     def consumer(self) -> Consumer:
-        """The consumer for which it reads."""
+        """The consumer for which this object reads."""
         return self._scope.consumer
 
     @property
@@ -171,7 +171,7 @@ class Fetcher:
             await sleep(self._clock, seconds)
 
     def _well(self) -> None:
-        """Record that the store works, because a read has succeeded, which is also a write."""
+        """Record that the store works, because a read has succeeded. A read of a group is also a write."""
         self.pause.reset()
         self._answered_at = self._clock.monotonic()
         self._connections.availability.well(self._who)
@@ -201,8 +201,8 @@ class Fetcher:
             log.info("%s: %s", self._who, sentence)
 
     def _ends(self) -> bool:
-        """Return whether to stop. A cancellation counts even if a library swallowed it, as asyncio.wait_for of
-        Python 3.11 does when the awaited object ends in the same turn of the loop."""
+        """Return whether to stop. A cancellation counts even if a library swallowed it. In Python 3.11,
+        asyncio.wait_for does that when the awaited object ends in the same turn of the loop."""
         return self._admission.stopping or cancelled()
 
     async def _read_over(self, client: SharedConnection) -> None:
@@ -261,7 +261,7 @@ class Fetcher:
             if consumer.delete:
                 await perform(client, check_deleting(member))
             if consumer.limits is not None:
-                await perform(client, take_tokens([]))  # a server without Lua refuses it here
+                await perform(client, take_tokens([]))  # a server without Lua refuses this
             others = await perform(client, foreign_consumers(member))
             self.joined = True
             self._log_joined(member)
@@ -317,7 +317,7 @@ class Fetcher:
             now = self._clock.monotonic()
             self._look_at = now + max(LOOK_SECONDS, TIMES_LOOK * (now - began))
         if self._admission.paused or self._ends():
-            return []  # a pause or stop was requested meanwhile, when there was no read to end
+            return []  # a pause or stop was requested before there was a read to end
         self._mark = self._in_flight.mark
         self._in_read = True
         now = self._clock.monotonic()
@@ -329,7 +329,7 @@ class Fetcher:
             if self._reads.quiet_until is not None and isinstance(reader, MemberReader):
                 reader.looked(self._reads.quiet_until)
             if len(found) < limit:
-                # It has read everything.
+                # The group has read everything.
                 self._look_at = max(self._look_at, self._clock.monotonic() + LOOK_SECONDS)
             return found
         finally:

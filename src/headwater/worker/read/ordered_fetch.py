@@ -9,14 +9,14 @@ Here *the key* is the reader's key of the group (`reading.ordered`), and a *line
 one message key.
 
 Rule 1. No new entry is read before all pending entries are listed, because each may be the first of its line.
-Rule 2. A read that blocks in the store does not deliver entries. Otherwise a process that is suspended and loses
-        the key meanwhile could be given entries that the next reader would then miss. So a read first waits for a
-        new entry, and reads it afterwards.
-Rule 3. Only first entries of a line are claimed, in id order. The pending entries are listed again at intervals,
-        because others may have made entries pending, such as replayed dead letters.
-Rule 4. If every slot runs the same handler for long, and an entry waits, another process may read. This one
-        releases the key, and keeps the entries that it handles. The next reader waits for them as for any that
-        another consumer owns. This process takes the key again when a slot is free, if no other has it.
+Rule 2. A read that blocks in the store does not deliver entries: it waits for a new entry, and another command
+        reads the entry. Otherwise a suspended process that has lost the key could be given entries that the next
+        reader would then miss.
+Rule 3. Only the first entry of each line is claimed, in id order. The pending entries are listed again at
+        intervals, because others may have made entries pending, such as replayed dead letters.
+Rule 4. If every slot runs the same handler for long, and an entry waits, another process may read. This process
+        releases the key, and keeps the entries that it handles. The next reader waits for these entries as
+        for all that another consumer owns. This process takes the free key again when a slot is free.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ from headwater.worker.store.shared_connection import SharedConnection
 log = logging.getLogger("headwater.worker")
 
 LIST_SECONDS = 1.0
-"""Minimum interval of listing the pending entries again, in seconds. Listing takes at most a twentieth of the time."""
+"""Minimum interval of listing the pending entries, in seconds. Listing takes at most a twentieth of the time."""
 
 MOST_KNOWN = 100_000
-"""Number of known unsettled entries at which a reader stops reading further. Each takes about 400 bytes."""
+"""Number of known unsettled entries at which a reader stops reading. Each entry takes about 400 bytes."""
 
 FULL_SECONDS = 0.25
 """Maximum time for which waiting entries may fill the room, in seconds. A retry is often due by then."""
 
 BUSY_SECONDS = 0.95
-"""Time for which every slot runs the same handlers until another process has read the waiting entries, in seconds. It
-is below a second, and includes the time until a process looks for the reader's key."""
+"""Seconds for which every slot runs the same handlers before another process has read the waiting entries. The
+time until that process looks for the reader's key is included."""
 
 TIMES_TAKING = 20
 """Minimum time for which a process keeps the key, as a multiple of the time that taking over took."""
 
 MARGIN = 0.1
-"""The last fraction of the key's lifetime, in which it is not released: another process may have it by then."""
+"""Fraction at the end of the key's lifetime in which it is not released: another process may have it."""
 
 
 class Slots(NamedTuple):
@@ -79,8 +79,8 @@ class Slots(NamedTuple):
     offer: Callable[[Sequence[Owned]], None]
     """Function that gives entries to the slots."""
     free: Callable[[], bool]
-    """Function that returns whether a slot is free, and no handler runs whose entry this process has lost. Such a
-    handler ignores its cancellation, or runs in a thread."""
+    """Function that returns whether a slot is free and this process owns the entries of all running handlers. A
+    handler that runs on after its entry was lost ignores its cancellation, or runs in a thread."""
     busy_since: Callable[[], float | None]
     """Function that returns the time since which every slot runs the same handler; None if a slot is free."""
 
@@ -110,7 +110,7 @@ class OrderedFetch:
         """Time until which this process keeps the key, because taking over takes long."""
         self._yield_timer: Timer | None = None
         self._was_reader = False
-        """True if it was the reader before and did not lose the key. Then the log does not say again that it reads."""
+        """True if this process was the reader and did not lose the key. The log does not repeat this."""
         self._full_at: float | None = None
         """Time since which entries that wait for their key fill the room while a slot is free; None if they do not."""
         self._timer: Timer | None = None
@@ -132,7 +132,7 @@ class OrderedFetch:
         return not self.reads or now >= self.list_at or (due is not None and due <= now)
 
     def yield_if_busy(self) -> None:
-        """Let another process read, now or later, if every slot runs the same handler for long and an entry waits."""
+        """Let another process read, now or later, if every slot runs one handler for long and an entry waits."""
         if self._yield_timer is not None:
             return
         due = self._yield_due()
@@ -150,7 +150,7 @@ class OrderedFetch:
         self.yield_if_busy()
 
     def _yield_due(self) -> float:
-        """Return the time to let another process read if nothing changes; ``math.inf`` while this is unnecessary."""
+        """Return the time at which to let another process read if nothing changes; ``math.inf`` if it need not."""
         since, member = self._slots.busy_since(), self._in_flight.member
         if since is None or member is None or not self.reads:
             return math.inf
@@ -160,8 +160,8 @@ class OrderedFetch:
         return max(self._keep_until, since + max(look_s / 2, BUSY_SECONDS - look_s))
 
     def make_room(self, *, full: bool) -> None:
-        """Hand back the entries that wait for an earlier one of their key if they have filled the room for
-        `FULL_SECONDS` although a slot is free for other keys. They keep their places in the lines."""
+        """Hand back the entries that wait for an earlier entry of their key, if they have filled the room for
+        `FULL_SECONDS` while a slot is free for other keys. They keep their places in the lines."""
         now = self.clock.monotonic()
         if not full or len(self.ordering.entries) >= MOST_KNOWN:
             self._full_at = None
@@ -183,7 +183,7 @@ class OrderedFetch:
         self._wake_at(due)
 
     def wake_again(self) -> None:
-        """Set the timer for the next due entry, after others were taken."""
+        """Set the timer for the next due entry, after other entries were taken."""
         following = self.ordering.next_due
         if following is not None:
             self._wake_at(following)
@@ -276,7 +276,7 @@ class OrderedFetch:
             return
         waiting = self._in_flight.unbegun()
         self._in_flight.hand_back(waiting)
-        # The next reader should find them handed back.
+        # The next reader should find the entries handed back.
         await self._changes.until(
             lambda: not self.lease.held or not any(map(self._in_flight.owns, waiting))
         )
@@ -316,7 +316,7 @@ class OrderedFetch:
         self._changes.notify()
 
     async def release(self) -> None:
-        """Release the key at the end, so that another process can read at once."""
+        """Release the key at the end, so that another process can read immediately."""
         left = self._end_lease()
         self.close()
         member = self._in_flight.member
@@ -335,8 +335,8 @@ class OrderedFetch:
             log.debug("the reader's key was not released, and expires by itself: %s", error)
 
     def _end_lease(self) -> float:
-        """Stop renewing the key. Return the seconds for which this process still has it; 0 if they are too few to
-        release it."""
+        """Stop renewing the key. Return the seconds for which this process still has it; 0 if the time is too
+        short to release it."""
         left = self.lease.until - self.clock.monotonic()
         held = self.lease.held and left > MARGIN * self.lease.ttl_ms / 1000
         self.lease.end()
@@ -361,7 +361,7 @@ class OrderedReader:
 
     @property
     def late(self) -> bool:
-        """True if the current read blocks for longer than it should."""
+        """True if the current read blocks for longer than it now should."""
         due = self._fetch.ordering.next_due
         return not self._fetch.reads or (due is not None and due < self._waits_until)
 
@@ -391,7 +391,7 @@ class OrderedReader:
         return found
 
     def _claim(self, asked: Sequence[bytes]) -> Operation[list[Delivered]]:
-        answer = Claimed([], {}, [])  # if the connection breaks, the entries are claimed again
+        answer = Claimed([], {}, [])  # after a broken connection, they are claimed again
         try:
             answer = yield from claim(self.member, asked, gone=self._gone)
         except NotTheReader:

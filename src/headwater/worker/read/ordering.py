@@ -3,12 +3,12 @@
     arrived, listed ──▶ line of its key, in id order ──▶ the first, if it is here ──▶ pool
                                                     └──▶ the first, if it is away ──▶ claimed when due
 
-An entry is *here* if this process owns it, and *away* if it is pending elsewhere: it is delayed, was handed back,
-or a former reader owns it, and may still handle it.
+An entry is *here* if this process owns it, and *away* if it is pending elsewhere: it is delayed, or was handed
+back, or a former reader owns it and may still handle it.
 
-Rule 1. The next entry of a key starts when the store has replied to the settlement of the one before.
+Rule 1. An entry of a key starts only after the store has replied to the settlement of the entry before it.
 Rule 2. An entry that is away keeps its place in the line, so no later entry of its key runs before it.
-Rule 3. An entry that turns out to be settled, or gone from the stream, is removed from the line.
+Rule 3. An entry that was settled, or is gone from the stream, is removed from its line.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class _Entry:
         """True if it was given to the pool, because its turn has come."""
         self.due = 0.0
         self.wakes: float | None = None
-        """Its time in the heap of entries to claim; None if it is not in the heap."""
+        """The entry's time in the heap of entries to claim; None if it is not in the heap."""
 
 
 class _NoKey:
-    """The key of an entry that cannot be decoded, or for which ``order_by`` raised."""
+    """The key of an entry that cannot be decoded, or for which ``order_by`` raised an error."""
 
 
 class Ordering:
@@ -83,7 +83,7 @@ class Ordering:
     # --- changes of entries -----------------------------------------------------------------------
 
     def arrived(self, owned: Owned) -> BaseException | None:
-        """Add an entry that is here. Return the error of ``order_by`` if it raised one; then the entry has no key
+        """Add an entry that is here. Return the error that ``order_by`` raised, if any; then the entry has no key
         and does not wait for others."""
         entry = self.entries.get(owned.id)
         error = None
@@ -94,7 +94,7 @@ class Ordering:
         return error
 
     def runs(self, owned: Owned) -> None:
-        """Add an entry whose handler has begun, and whose settlement is not yet answered."""
+        """Add an entry whose handler has begun, and to whose settlement the store has not replied yet."""
         self.arrived(owned)
         self.entries[owned.id].given = True
 
@@ -170,8 +170,8 @@ class Ordering:
     # --- which entries to claim -------------------------------------------------------------------
 
     def due(self, limit: int) -> list[bytes]:
-        """Return the ids of entries that are away, first of their key, and due, in id order. Each is returned only
-        once until `claimed` is called with its result."""
+        """Return the ids of entries that are away, first of their key, and due, in id order. An id is returned
+        only once until `claimed` is called with the result."""
         now = self._clock.monotonic()
         found: list[_Entry] = []
         while self._wakes and self._wakes[0][0] <= now and len(found) < limit:
@@ -200,7 +200,7 @@ class Ordering:
         return entry
 
     def claimed(self, asked: Sequence[bytes], answer: Claimed) -> None:
-        """Process the result of claiming due entries. Those that were claimed are passed to `arrived`."""
+        """Process the result of claiming due entries. The claimed entries must be passed to `arrived`."""
         self.remove(answer.settled)
         now = self._clock.monotonic()
         found = {one.id for one in answer.found}

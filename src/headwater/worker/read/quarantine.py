@@ -7,13 +7,13 @@
 
 Rule 1. While a suspect runs alone, its process runs nothing else and owns no other unsettled entry: every
         consumer hands back entries whose handlers have not begun, and waits for the running ones.
-Rule 2. One suspect runs at a time. Others are handed back meanwhile.
+Rule 2. One suspect runs at a time. Other suspects are handed back meanwhile.
 Rule 3. The time for draining is limited. After ``claim_after``, the suspect is handed back and the process
-        continues. If a suspect runs alone for longer than that, other entries begin to run with it, except in
-        the quarantine process.
-Rule 4. Under a supervisor, one child, the quarantine process, handles only suspects, and the others are not drained. It
-        has no connection until the supervisor names a group that has a suspect. Suspects of an ordered consumer are an
-        exception: they run in the process that reads, so that they stay in order.
+        continues. If a suspect runs alone for longer than ``claim_after``, other entries begin to run with it,
+        except in the quarantine process.
+Rule 4. Under a supervisor, one child, the quarantine process, handles only suspects, and other children are not
+        drained. It does not connect until the supervisor names a group that has a suspect. Suspects of an ordered
+        consumer are an exception: they run in the process that reads, so that they stay in order.
 
 `headwater.groups.reading.poison` decides which deaths count against a message.
 """
@@ -64,15 +64,15 @@ class Suspects(StrEnum):
     """The place where suspects run."""
 
     HERE = "here"
-    """They run in this process, alone, because it runs without a supervisor."""
+    """Suspects run in this process, alone, because it does not have a supervisor."""
     ELSEWHERE = "elsewhere"
-    """They run in the quarantine process of the same supervisor."""
+    """Suspects run in the quarantine process of the same supervisor."""
     ONLY = "only"
-    """They run in this process, which is the quarantine process and runs nothing else."""
+    """Suspects run in this process, which is the quarantine process and runs nothing else."""
 
 
 class Pausable(Protocol):
-    """The methods of a consumer's loop that the lock uses."""
+    """The methods of a consumer's loop that `QuarantineLock` uses."""
 
     async def pause(self) -> None:
         """Stop reading, hand back entries whose handlers have not begun, and wait for the running ones."""
@@ -211,8 +211,8 @@ class Quarantine:
         if self.hands_back:
             self._hand_back_suspects(suspects)
             return
-        # They are not delayed: other processes run them, and this one after the first. After a process died twice
-        # with a full buffer, many messages are suspects, and a pause after each would hold them up.
+        # They are not delayed: other processes can run them, and this one can after the first. When a process has
+        # died twice with a full buffer, many messages are suspects, and a delay of each would hold them up.
         self._in_flight.hand_back(others)
         self._in_flight.hand_back(
             [owned for owned in self._in_flight.unbegun() if owned is not first]
@@ -243,7 +243,7 @@ class Quarantine:
         self._in_flight.hand_back(entries, delay_ms=HAND_BACK_DELAY_MS)
 
     async def _drained(self, suspect: Owned) -> bool:
-        """Drain this process, and return whether it runs and owns nothing else.
+        """Drain this process, and return whether it now runs and owns nothing but the suspect.
 
         Returns False after ``claim_after``, or if another loop has the lock. After True, the caller must leave the
         lock.
@@ -286,7 +286,7 @@ class Quarantine:
 
     async def _run(self, suspect: Owned) -> None:
         """Run a suspect in a drained process. Return when it is settled, or has run for ``claim_after``."""
-        # It may have been settled while it waited: by a stop, or because its lease was lost.
+        # The suspect may have been settled while it waited: by a stop, or because its lease was lost.
         if self._waits(suspect):
             log.warning(
                 "%s of %s runs alone: its process died %d times while others ran too, and %d times "
@@ -313,7 +313,7 @@ class Quarantine:
             if not self._in_flight.owns(suspect):
                 self._forget_soon(
                     suspect
-                )  # it was settled meanwhile: delete the record just written
+                )  # the message was settled meanwhile: delete the record just written
 
     def _waits(self, owned: Owned) -> bool:
         """Return whether this process still owns an entry whose handler has not begun."""

@@ -1,4 +1,4 @@
-"""Chooses the number of entries that a consumer reads next: only as many as its slots handle in a moment."""
+"""Chooses the number of entries that a consumer reads next: those that its slots handle in a short time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headwater.worker.settle.in_flight import InFlight
 from headwater.worker.settle.scope import Scope
 
 AHEAD_SECONDS = 0.05
-"""Time for which the slots should have waiting work, in seconds: longer than a read takes."""
+"""Seconds of work that should be waiting for the slots. A read must take less time."""
 
 
 class Room:

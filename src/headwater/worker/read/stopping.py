@@ -1,12 +1,12 @@
-"""Stops one consumer: it stops reading, running handlers may end, and other entries are handed back.
+"""Stops one consumer: reading ends, running handlers may end, and other entries are handed back.
 
-Rule 1. Entries that wait for a handler are handed back at once, and this delivery does not count.
-Rule 2. Running handlers may end within the grace time; the log names them. After it, or after a second signal, they
-        are cancelled and their entries handed back, and this delivery does not count.
+Rule 1. Entries that wait for a handler are handed back immediately, and their delivery does not count.
+Rule 2. Running handlers may end within the grace time; the log names them. After that time, or a second signal,
+        they are cancelled and their entries handed back, and the delivery does not count.
 Rule 3. The last settlements wait for an unreachable store until the grace time is over. A consumer without entries
         does not wait.
-Rule 4. A large reply or result that is under way may end within the grace time, because it takes the time that its
-        link needs. The log names one that does not end.
+Rule 4. A large reply or result that is under way may end within the grace time, because its duration depends on
+        the network. The log names it if it does not end.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Stopping:
         if interrupted:
             await within(self._clock, CANCELLED_SECONDS, self._no_handler_runs())
         for owned in list(self._pool.running):
-            # It runs in a thread, or ignores its cancellation, so hand it back although it runs.
+            # The handler runs in a thread, or ignores its cancellation, so hand back the entry although it runs.
             owned.mark_lost()
             owned.stopped = Stop.LOST
             self._endings.end(owned, Stopped())
@@ -168,8 +168,8 @@ class Stopping:
         )
 
     async def _leave(self) -> str:
-        """Settle everything, hand back entries of a lost reply, and remove the consumer if it owns nothing. Return the
-        end of the line for the log."""
+        """Settle everything, hand back entries of a lost reply, and remove the consumer if it owns nothing. Return
+        text for the end of the log line."""
         in_flight = self._in_flight
         await in_flight.settler.drained()
         recovered = None if in_flight.owned else await self._recovered()

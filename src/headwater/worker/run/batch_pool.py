@@ -1,9 +1,9 @@
 """Handler slots that take batches: ``size`` entries, or those that arrive within ``linger`` of the first.
 
 Rule 1. Only one slot at a time gathers a batch, so that two slots do not split entries that could be one batch.
-Rule 2. ``linger`` counts from the arrival of an entry, not from the moment when a slot is free. So the time for
-        which the entry waited for a slot counts.
-Rule 3. In pool processes, an entry that ran in a process that died is a batch by itself.
+Rule 2. ``linger`` counts from the arrival of an entry, not from the moment when a slot is free. So it includes the
+        time for which the entry waited for a slot.
+Rule 3. With pool processes, an entry whose process died while it ran is a batch by itself.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class BatchPool(Pool):
 
     @property
     def hungry(self) -> bool:
-        """True if a slot has nothing to do, and no full batch waits for one."""
+        """True if a slot has nothing to do, and no full batch waits for a slot."""
         return self._busy < self._size and len(self._buffer) < self._batch.size
 
     @property
     def capacity(self) -> int:
-        """Number of entries that run, or could run at once."""
+        """Number of entries that run or could start immediately."""
         return len(self.running) + (self._size - self._busy) * self._batch.size
 
     @property
@@ -93,8 +93,8 @@ class BatchPool(Pool):
             self._changes.notify()
 
     async def _gather(self) -> list[Owned]:
-        """Wait for the next batch and return it. It is empty if all its entries were lost or handed back
-        meanwhile."""
+        """Wait for the next batch and return it. It is empty if all its entries were lost or handed back in the
+        meantime."""
         size = self._batch.size
         over = False
 
@@ -121,6 +121,6 @@ class BatchPool(Pool):
             return [owned for owned in found if owned.unbegun]
 
     def _alone(self, owned: Owned) -> bool:
-        """Return whether an entry is a batch by itself, because a process that ran it has died. So the next death is
-        known to be caused by it (rule 3)."""
+        """Return whether an entry is a batch by itself, because a process that ran it has died (rule 3). If
+        another process dies, this entry is known to be the cause."""
         return self._isolated and (owned.record.deaths > 0 or owned.record.crashes > 0)

@@ -1,8 +1,8 @@
 """Handles a batch: decodes its entries, calls the handler, and settles each entry by its outcome.
 
-Rule 1. `decide` is called for every entry with its own delivery, so that each has its own attempts and dead letter.
+Rule 1. `decide` is called for each entry with its delivery, so that each has its own attempts and dead letter.
 Rule 2. All settlements of a batch are sent together. The acknowledged entries are settled in one step with the
-        result, if any (`settling`, rule 4). If another worker has settled one of them, the others are handed back.
+        result, if any (`settling`, rule 4). If another worker has settled one of them, the rest is handed back.
 Rule 3. Entries that fail together wait for the same time, so that they are a batch again.
 """
 
@@ -46,7 +46,7 @@ class BatchHandling(Handling):
     """Handles one consumer's batches."""
 
     async def run_batch(self, taken: list[Owned]) -> None:
-        """Handle the entries of a batch that have not expired, in a slot of the pool."""
+        """Handle a batch in a slot of the pool, without the entries that have expired."""
         if self.expiry.always or any(EXPIRES_FIELD in owned.delivered.fields for owned in taken):
             taken = [owned for owned in taken if await self.in_time(owned)]
         entries, items = [], []

@@ -1,4 +1,4 @@
-"""Ends deliveries: decides the settlement of each by its outcome and the policy, and reports the store's reply."""
+"""Ends deliveries: decides each settlement by the outcome and the policy, and reports the store's reply."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Endings:
             self._hooks.expect(self._clock.monotonic() + settlement.delay_ms / 1000)
 
     def _could_not_add(self, queued: Queued, error: Refused) -> None:
-        """Fail the deliveries whose result or dead letter was refused by its stream."""
+        """Fail the deliveries whose result or dead letter the stream refused."""
         where = queued.settlement.additions[0].stream
         first, *others = queued.entries
         log.error(

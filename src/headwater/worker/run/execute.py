@@ -6,7 +6,7 @@ Rule 1. Everything that the handler does leads to an outcome: it returns, raises
 Rule 2. An awaitable that the handler returns is awaited before the delivery is acknowledged.
 Rule 3. A handler that is not ``async`` runs in a thread, or in a pool process for which a thread waits
         (`process_pool`). Its exception is returned as a value, because a future cannot store every exception.
-Rule 4. A thread cannot be ended. If a handler in one runs longer than its ``timeout``, the whole process must end.
+Rule 4. A thread cannot be ended. If its handler runs longer than the ``timeout``, the whole process must end.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ if TYPE_CHECKING:
     from headwater.worker.run.process_pool import ProcessPool
 
 MOST_AWAITED = 8
-"""Maximum number of nested awaitables that are awaited. More are probably an object that returns itself."""
+"""Maximum number of nested awaitables that are awaited. A longer chain is likely an object that returns itself."""
 
 
 MOST_TYPES = 64
-"""Maximum number of result types that are remembered as plain values, which need not be awaited."""
+"""Maximum number of result types that are remembered as plain, so that results of them are not awaited."""
 
 
 class HandlerOverran(HeadwaterError):
     """The error of a process in which a handler in a thread ran longer than its ``timeout``. The delivery has failed.
-    The process ends, because a thread cannot be ended; ``headwater work`` starts another one."""
+    The process ends, because a thread cannot be ended. ``headwater work`` starts another process."""
 
     def __init__(self, name: str, delivery: Delivery, seconds: float) -> None:
         super().__init__(
@@ -205,14 +205,14 @@ class Executor:
         return self.clock.call_later(self._timeout_s, lambda: work.stop(Stop.TIMEOUT))
 
     def _returned(self, result: Any) -> HandlerOutcome:
-        """Return the outcome of a handler that returned ``result``. Raises an error if the result makes it fail."""
+        """Return the outcome of a handler that returned ``result``. Raises if this result cannot be published."""
         additions = self._results.additions(result)
         if additions and not self._chain.empty:
             self._chain.publishing(additions)
         return Returned(additions)
 
     async def _awaited(self, result: Any) -> Any:
-        """Await the handler's result until it is a plain value, and return that. Raises `TypeError` for a
+        """Await the handler's result until it is a plain value, and return this value. Raises `TypeError` for a
         generator, which would never run."""
         kind = type(result)
         for _ in range(MOST_AWAITED):
@@ -243,7 +243,7 @@ class Executor:
         )
         loop = asyncio.get_running_loop()
         ended = asyncio.wrap_future(future)
-        # It is called after the outcome is set, so when no thread is busy, all outcomes have been reported.
+        # This is called after the outcome is set, so when no thread is busy, all outcomes have been reported.
         future.add_done_callback(lambda _future: _tell(loop, self._thread_ended))
         return await ended
 
@@ -294,7 +294,7 @@ class Executor:
 
 
 def _runs(task: asyncio.Task[Any]) -> bool:
-    """Return whether this task is the current one. It is not if its coroutine is closed from outside."""
+    """Return whether ``task`` is the current task. It is not if its coroutine is closed from outside."""
     try:
         return asyncio.current_task() is task
     except RuntimeError:
@@ -315,7 +315,7 @@ async def _take_back(task: asyncio.Task[Any]) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, what: Any) -> None:
-    """Call ``what`` in the loop, from a thread. Do nothing if the loop has ended meanwhile."""
+    """Call ``what`` in the loop, from a thread. Do nothing if the loop has ended."""
     try:
         loop.call_soon_threadsafe(what)
     except RuntimeError:

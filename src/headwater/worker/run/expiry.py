@@ -3,11 +3,11 @@
     a slot takes an entry ──in time──▶ its handler runs
                           └─expired──▶ acknowledged, or a dead letter
 
-Rule 1. An entry is checked when its handler is about to start, by the clock of the server, which also made its id.
-        The time that this process computes is never later than that clock, so no entry expires too early.
-Rule 2. The time of an entry counts from its id, and that of a late scheduled message (``after=``) from its due time.
-Rule 3. An entry with an earlier delivery that counted has or may have started, so it runs. So does one that an
-        operator replays.
+Rule 1. An entry is checked when its handler is about to start, by the clock of the server, which also gave it
+        its id. The time that this process computes is never ahead of that clock, so no entry expires too early.
+Rule 2. The age of an entry counts from its id, or from the due time of a late scheduled message (``after=``).
+Rule 3. An entry with an earlier delivery that counted has or may have started, so it does not expire. Nor does an
+        entry that an operator replays.
 Rule 4. The age of an entry is known only if its id is a time. Other entries run, with a warning.
 """
 
@@ -29,7 +29,7 @@ from headwater.worker.store.clocks import Timers
 log = logging.getLogger("headwater.worker")
 
 ASK_SECONDS = 1.0
-"""Maximum age of the server's time, in seconds. The server's clock can be set meanwhile."""
+"""Maximum age of the server's time, in seconds. The server's clock may be set at any time."""
 
 SAY_SECONDS = 60.0
 """Minimum interval at which the log says that entries expired, in seconds."""
@@ -53,7 +53,7 @@ class ServerTime:
         self._until = -1.0
 
     async def now_ms(self) -> int:
-        """Return the server's time in Unix milliseconds, or a little less. Raises `Refused` if the user may not ask."""
+        """Return the server's time in Unix ms, or slightly less. Raises `Refused` if the user may not ask."""
         if self._clock.monotonic() >= self._until:
             async with self._lock:
                 if self._clock.monotonic() >= self._until:
@@ -75,7 +75,7 @@ class Expiry:
         self._unsaid = 0
         self.dropped = self.dead = 0
         self.always = consumer.expires_ms is not None
-        """True if all entries expire, not only those with their own ``expires=``."""
+        """True if every entry can expire, not only entries with their own ``expires=``."""
 
     async def expired(self, owned: Owned) -> Expired | None:
         """Return the outcome of an entry that has expired; None if its handler must run."""
@@ -84,7 +84,7 @@ class Expiry:
         lasts, late = self._lasts_ms(owned)
         if lasts is None:
             return None
-        task, owned.task = owned.task, None  # it has no handler yet that `Owned.stop` could cancel
+        task, owned.task = owned.task, None  # `Owned.stop` has no handler to cancel yet
         try:
             now = await self._time.now_ms()
         except Refused as error:
@@ -98,7 +98,7 @@ class Expiry:
         return self._said(owned, age + late, lasts)
 
     def _lasts_ms(self, owned: Owned) -> tuple[int | None, int]:
-        """Return the milliseconds that an entry may wait for its start, None for ever; and by which it was late."""
+        """Return the milliseconds for which an entry may wait, None for ever, and those by which it was late."""
         lasts, late, fields = self._consumer.expires_ms, 0, owned.delivered.fields
         for place in range(0, len(fields) - 1, 2):
             name, value = fields[place], fields[place + 1]
@@ -116,7 +116,7 @@ class Expiry:
         return lasts, late
 
     def _age_ms(self, entry_id: bytes, now: int) -> int | None:
-        """Return the age of an entry in milliseconds; None if its id does not tell."""
+        """Return the age of an entry in milliseconds; None if its id is not a time."""
         added = StreamID.parse(entry_id).ms
         if FIRST_TIME_MS <= added <= now + DAY_MS:
             return now - added

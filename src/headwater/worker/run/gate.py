@@ -1,15 +1,15 @@
-"""The gate before the slots of a consumer with limits. Entries pass when their limits allow them to start.
+"""The gate in front of the slots of a consumer with limits. Entries pass when the limits allow them to start.
 
     accept ──▶ gate ──places and tokens──▶ slots
                  ├──must wait, has a key──▶ parked in the store until its turn
-                 └──must wait, no key─────▶ stays here, so the reader has no room and waits
+                 └──must wait, no key─────▶ stays here, so the reader runs out of room and waits
 
-Rule 1. The store is asked only for entries that a free slot would start now. While no entry has to wait, it is also
-        asked for those that the slots would start within `EARLY_SECONDS`, as far as tokens come within this time. Such
-        a token is used within this time or not at all.
+Rule 1. The store is asked only for entries that a free slot would start now. While no entry has to wait, it is
+        also asked for entries that the slots would start within `EARLY_SECONDS`, if their tokens come within this
+        time. Such a token is used within this time or not at all.
 Rule 2. An entry that waits uses neither an attempt nor a slot, because handing it back does not count.
-Rule 3. An entry that waits for almost a second while every slot is busy is handed back, as by the slots. If it waits
-        for a limit of the whole group, it is handed back only if every slot runs the same handlers for that time.
+Rule 3. An entry that waits for almost a second while every slot is busy is handed back, as from the slots. If it
+        waits for a limit of the group, it is handed back only if every slot runs the same handler all the time.
 Rule 4. A place is given back when the store has replied to the settlement of its entry, whatever the outcome.
 """
 
@@ -55,24 +55,24 @@ SOON_US = 20_000
 """Maximum time in microseconds for which a process keeps an entry with a key until its token comes, or parks it."""
 
 LATE_US = 200_000
-"""Maximum time in microseconds, as `SOON_US`, for an entry that was parked, and claimed a little late."""
+"""The same maximum as `SOON_US`, for an entry that was parked, and claimed a little late."""
 
 AHEAD_US = 250_000
-"""Maximum time in microseconds, as `SOON_US`, for an entry without a key."""
+"""The same maximum as `SOON_US`, for an entry without a key."""
 
 EARLY_SECONDS = 0.02
-"""Time before its start at which an entry may get its tokens, in seconds. Each request for tokens is a round trip, and
-without this a process with four slots would start four entries in each."""
+"""Maximum time before its start at which an entry may get its tokens, in seconds. A request for tokens is a round
+trip. Without this time, a process with four slots would start only four entries per round trip."""
 
 POLL_SECONDS = 0.005, 0.2
 """Shortest and longest interval, in seconds, at which a process asks for a place for an entry that it keeps. Between
-them, the interval is an eighth of the time for which the entry has waited."""
+these bounds, the interval is an eighth of the time for which the entry has waited."""
 
 LOOK_SECONDS = 2.0
 """Interval in seconds at which a process looks for places of dead processes, and notes the entries that wait here."""
 
 MOST_ASKED = 500
-"""Maximum number of entries for which the store is asked at once: a few milliseconds of its time."""
+"""Maximum number of entries for which the store is asked in one go, which takes it a few milliseconds."""
 
 
 class Gate:
@@ -96,15 +96,15 @@ class Gate:
         self._endings = endings
         self._waiting: deque[Owned] = deque()
         self._starting: dict[Owned, Timer] = {}
-        """Entries that have their tokens and start in a moment."""
+        """Entries that have their tokens and start very soon → their timers."""
         self._early: dict[Owned, float] = {}
         """Entries that got their tokens before a slot was free → time from which the tokens are valid."""
         self._since: dict[Owned, float] = {}
         """Entries that have not been settled → time of their arrival."""
         self._late = 0
-        """Number of the first waiting entries that have been at a slot, too late for their tokens."""
+        """Number of waiting entries, at the front, that a slot took too late for their tokens."""
         self._held_back = False
-        """True if some of the entries that asked last wait here."""
+        """True if some of the entries for which the store was asked last wait here."""
         self._places = _Places()
         self._notes = _Notes()
         self._again_at = self._look_at = 0.0
@@ -127,8 +127,8 @@ class Gate:
         return limits
 
     def _client_for_rates(self) -> RetryingClient | None:
-        """Return the client for the rates of a partition; None for a stream without partitions. The rates apply to the
-        whole stream, and are in its hash slot."""
+        """Return the client for the rates of a partition; None for a stream without partitions. The rates apply
+        to the whole stream, and are in the hash slot of its name."""
         consumer = self._scope.consumer
         stream, home = consumer.stream.name, self._limits.home
         if home == stream:
@@ -152,10 +152,10 @@ class Gate:
         if usual is None or self._held_back or self._pool.overfull:
             return 0
         if self._limits.have_places or consumer.batch is not None:
-            return 0  # a place is taken from others, and a batch waits for its entries
+            return 0  # an early place would be taken from others, and a batch waits for its entries anyway
         most = max(0, consumer.prefetch - self._pool.capacity)
         every_s = max(one.every_us for one in self._limits.limits) / 1e6
-        # The last of them should start after half of the time.
+        # The last of these entries should start after half of the time.
         starts = consumer.concurrency * EARLY_SECONDS / 2 / max(usual, 1e-6)
         return min(most, int(starts), int(EARLY_SECONDS / every_s))
 
@@ -177,7 +177,7 @@ class Gate:
             self._early.pop(owned, None)
             self._since.pop(owned, None)
             if owned.id in self._notes.noted and not owned.unbegun:
-                self._notes.over(owned)  # it was handed back
+                self._notes.over(owned)  # the entry was handed back
             if owned in self._places.had and not self._in_flight.owns(owned):
                 self._places.give_back(owned)
                 self._again_at = self._tokens_at
@@ -205,7 +205,7 @@ class Gate:
                 timer.cancel()
 
     def disconnect(self) -> None:
-        """Stop using the connection."""
+        """Stop using the connection to the store."""
         if self._rates is not None:
             self._rates.close()
 
@@ -241,7 +241,7 @@ class Gate:
             self._busy_timer = call_upkeep(self._clock, CHECK_SECONDS, self._look_busy)
 
     def _look_busy(self) -> None:
-        """Hand back entries that have waited for too long (rule 3), and look again while an entry waits."""
+        """Hand back entries that have waited for too long (rule 3), and look again later while an entry waits."""
         self._busy_timer = None
         waiting = [o for o in chain(self._early, self._waiting) if self._still_here(o)]
         now, since = self._clock.monotonic(), self._slow.busy_since()
@@ -277,7 +277,7 @@ class Gate:
             await self._ask(partial(note_limited, waiting=changed[0], over=changed[1]))
 
     def _called(self, count: int) -> None:
-        """Make the reader read at once if entries in line are due."""
+        """Make the reader read immediately if parked entries are due."""
         if count:
             self._scope.hooks.expect(self._clock.monotonic())
 
@@ -285,7 +285,7 @@ class Gate:
         return owned.unbegun and self._in_flight.owns(owned)
 
     async def _next(self) -> list[Owned]:
-        """Take the next entries that a slot could start. Those that have expired are settled."""
+        """Take the next entries that a slot could start. Entries that have expired are settled."""
         entries: list[Owned] = []
         most = min(MOST_ASKED, self._free() + self.ahead())
         if self._clock.monotonic() < self._again_at - 1e-6:
@@ -351,7 +351,7 @@ class Gate:
         await self._note()
 
     def _needs(self, owned: Owned) -> Asked | None:
-        """Return the needs of an entry; None if it has started because it needs nothing, or if it was settled."""
+        """Return what an entry needs to start; None if it needs nothing and has started, or if it was settled."""
         consumer, delivered, message = self._scope.consumer, owned.delivered, None
         if self._limits.have_keys:
             try:
@@ -361,7 +361,7 @@ class Gate:
                 return None
         try:
             tokens, places = self._limits.needs(message, consumer.stream.name, consumer.group)
-        except BaseException as error:  # as for ``order_by``
+        except BaseException as error:  # any error is the message's, as that of ``order_by``
             self._notes.over(owned)
             self._endings.end(owned, Raised(error))
             return None
@@ -387,7 +387,7 @@ class Gate:
     # --- after the reply --------------------------------------------------------------------------
 
     def _start(self, owned: Owned, seconds: float) -> None:
-        """Give an entry to the slots, now or in a moment."""
+        """Give an entry to the slots after ``seconds``."""
         self._notes.over(owned)
         valid_from = self._clock.monotonic() + seconds
 
@@ -415,7 +415,7 @@ class Gate:
             self._in_flight.hand_back([owned], delay_ms=max(1, round(wait_ms + 0.5)))
 
     def _again_in(self, seconds: float) -> None:
-        """Ask again for the entries that stay here."""
+        """Ask again in ``seconds`` for the entries that stay here."""
         self._again_at = self._clock.monotonic() + seconds
         notify = self._in_flight.changes.notify
         if seconds == POLL_SECONDS[1]:
@@ -429,17 +429,17 @@ class _Places:
 
     def __init__(self) -> None:
         self.had: dict[Owned, Sequence[LimitPlace]] = {}
-        """The places of entries that run, or are about to. For entries in line that are being parked, the places that
-        they wait for, because one may have become free before they could be made due."""
+        """The places of entries that run or are about to run. For entries that are being parked, the places for
+        which they wait, because one may have become free before such an entry could be made due."""
         self.freed: list[tuple[bytes, LimitPlace]] = []
         self.cursor = 0
         self._denied_at: float | None = None
         """Time since which there has been no place for the entries that wait at the gate; None if there is one."""
         self._had = 0
-        """Number of entries with places that this process had then."""
+        """Number of entries with places that this process had at `_denied_at`."""
 
     def give_back(self, owned: Owned) -> None:
-        """Mark as freed the places of an entry that has ended, or does not start after all."""
+        """Mark the places of an entry as freed, because it has ended or does not start after all."""
         self.freed += [(owned.id, place) for place in self.had.pop(owned, ())]
 
     def take_freed(self) -> list[tuple[bytes, LimitPlace]]:
@@ -476,13 +476,13 @@ class _Notes:
         self._wait.append(owned.id)
 
     def over(self, owned: Owned) -> None:
-        """Note that an entry no longer waits, if it was parked or waited here for long."""
+        """Note that an entry no longer waits, if it was parked or waited here for a long time."""
         if owned.id in self.noted or owned.delivered.claimed:
             self.noted.discard(owned.id)
             self._over.append(owned.id)
 
     def take(self) -> tuple[list[bytes], list[bytes]] | None:
-        """Return the entries that begin to wait, and those that no longer wait; None if nothing has changed."""
+        """Return the ids of entries that now wait, and of those that no longer wait; None without changes."""
         if not self._wait and not self._over:
             return None
         found, self._wait, self._over = (self._wait, self._over), [], []

@@ -20,7 +20,7 @@ from headwater.worker.settle.scope import Scope
 
 
 class Handling:
-    """Handles the entries of one consumer, each by itself. ``observe`` is called with each entry that begins."""
+    """Handles the entries of one consumer one by one. ``observe`` is called with each entry that starts."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Handling:
             if not starts(owned):
                 return
         fields = owned.delivered.fields
-        # A single field is the message.
+        # An entry with one field has only the message.
         expires = self.expiry.always or (len(fields) > 2 and EXPIRES_FIELD in fields)
         if expires and not await self.in_time(owned):
             return
@@ -68,8 +68,8 @@ class Handling:
         self.endings.end(owned, outcome)
 
     async def in_time(self, owned: Owned) -> bool:
-        """Return whether an entry may start. If not, it has expired and is settled, or it was lost or handed back
-        while the server was asked for the time."""
+        """Return whether an entry may start. If not, the entry has expired and is settled, or it was lost or
+        handed back while the server was asked for the time."""
         expired = await self.expiry.expired(owned)
         if owned.state is not RUNNING or not self.in_flight.owns(owned):
             return False
@@ -78,8 +78,8 @@ class Handling:
         return expired is None
 
     async def crashed(self, entries: Sequence[Owned], outcome: Crashed) -> Crashed:
-        """Count the death of the pool process in which these entries ran, and return the outcome of each. For one
-        entry it is a crash. Among several the cause is unknown, so each runs in a batch by itself from now on."""
+        """Count the death of the pool process in which these entries ran, and return the outcome of each. If
+        one entry ran, the death is its crash. If several ran, the cause is unknown, and each runs alone next."""
         records: dict[bytes, Record] = {}
         for owned in entries:
             record = owned.record

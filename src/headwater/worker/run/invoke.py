@@ -2,7 +2,7 @@
 
     middleware ( dependencies of the delivery ( handler ) )
 
-Rule 1. A handler without dependencies, in an app without middleware, is called directly, not from here.
+Rule 1. A handler without dependencies, in an app without middleware, is called directly, not by this module.
 Rule 2. The handler's error is the error of the delivery, even if a dependency suppresses it.
 """
 
@@ -107,7 +107,7 @@ class Invocation:
 
 class SyncCall:
     """Calls a handler that is not ``async``, in the thread or the process where it runs. ``values`` are the
-    dependencies of the process; ``check`` as in `Invocation`."""
+    dependencies of the process. ``check`` is described in `Invocation`."""
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ Rule 1. The number of tasks is fixed: no task is created for a message.
 Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's task, so their code can cancel it. Such a
         cancellation is undone (see `execute`).
 Rule 3. An entry that waits for longer than `HOLD_SECONDS` while every slot is busy is handed back, so that it does not
-        wait here while another process is idle. Then no entry is read ahead until a handler has ended.
+        wait here while another process is idle. After that, no entry is read ahead until a handler has ended.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ TURNS = 32
 
 
 HOLD_SECONDS = 0.95
-"""Time for which an entry waits for a slot until another process has it, in seconds. It is below a second, and includes
-`HandBack.look_s`, the time until that process looks."""
+"""Seconds for which an entry waits for a slot before another process has it. They include `HandBack.look_s`, the
+time until that process looks for entries."""
 
 CHECK_SECONDS = 0.1
-"""Interval at which it is checked whether every slot is busy, while entries have waited for too long, in seconds."""
+"""Interval of checks whether every slot is busy, while entries have waited for too long, in seconds."""
 
 
 class HandBack(NamedTuple):
-    """The way in which a pool hands back entries that wait for too long."""
+    """The clock and the functions by which a pool hands back entries that wait for too long."""
 
     clock: Timers
     look_s: Callable[[], float]
@@ -44,7 +44,7 @@ class HandBack(NamedTuple):
 class Slot(asyncio.Task[None]):
     """The task of a handler slot. It distinguishes its cancellations.
 
-    The framework dismisses it, and ``asyncio.run`` cancels it after its loop has stopped. Any other
+    The framework dismisses the task, and ``asyncio.run`` cancels it after the loop has stopped. Any other
     cancellation comes from a handler's code.
     """
 
@@ -69,7 +69,7 @@ def dismissed(task: asyncio.Task[Any]) -> bool:
 class Pool:
     """``size`` handler slots.
 
-    ``run`` handles one entry that a slot takes, in subclasses a batch. It raises only if its slot is dismissed.
+    ``run`` handles one entry that a slot takes, or a batch in a subclass. It raises only if its slot is dismissed.
     ``idle`` is called whenever a slot has nothing to do.
     """
 
@@ -100,7 +100,7 @@ class Pool:
         """Ids of the entries that were handed back last → time of their arrival, in case they come again."""
 
     def start(self, name: str) -> list[asyncio.Task[None]]:
-        """Start the slots and return their tasks, which the caller watches."""
+        """Start the slots and return their tasks, which the caller must watch."""
         loop = asyncio.get_running_loop()
         self._slots = [
             Slot(self._work(), loop=loop, name=f"{name} handler slot {number}")
@@ -117,7 +117,7 @@ class Pool:
 
     @property
     def capacity(self) -> int:
-        """Number of entries that run, or could run at once."""
+        """Number of entries that run or could start immediately."""
         return self._size
 
     @property
@@ -127,7 +127,7 @@ class Pool:
 
     @property
     def hungry(self) -> bool:
-        """True if a slot has nothing to do and no entry waits for one."""
+        """True if a slot has nothing to do and no entry waits for a slot."""
         return not self._buffer and len(self.running) < self._size
 
     @property
@@ -137,7 +137,7 @@ class Pool:
 
     @property
     def patience(self) -> float:
-        """Seconds for which an entry waits while every slot is busy, until it is handed back."""
+        """Seconds for which an entry waits while every slot is busy before it is handed back."""
         return math.inf if self._hold is None else HOLD_SECONDS - self._hold.look_s()
 
     def offer(self, entries: Sequence[Owned]) -> None:
@@ -166,7 +166,7 @@ class Pool:
         oldest = hold.clock.monotonic() - self.patience
         waiting = [owned for owned in self._buffer if owned.unbegun]
         if self.busy:
-            # The clock counts in microseconds.
+            # The clock has a resolution of microseconds.
             late = [owned for owned in waiting if owned.arrived <= oldest + 1e-5]
             if late:
                 self._handed_back = {owned.id: owned.arrived for owned in late}

@@ -1,8 +1,8 @@
-"""The program of a pool process (`process_pool`): opens the handler's dependencies, and calls it for each request.
+"""The program of a pool process (`process_pool`): opens dependencies, and calls the handler for each request.
 
 Rule 1. Before a handler begins, the number of its request is written to memory that the worker reads. A death after
-        that is blamed on this handler.
-Rule 2. An error is sent as a pickle if it can be read back, and as its type, text and stack in any case.
+        this write is blamed on this handler.
+Rule 2. An error is sent as its type, text and stack, and also as a pickle if that can be read back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from headwater.worker.run.invoke import SyncCall
 from headwater.worker.settle.results import Results
 
 SHOW_STACK = getattr(signal, "SIGRTMIN", signal.SIGUSR2)
-"""The signal at which a pool process writes its stack."""
+"""The signal on which a pool process writes its stack."""
 
 END = b""
 """The message after which a pool process ends."""
@@ -94,7 +94,7 @@ class _Life:
 
 
 def serve(connection: Connection, stacks: Connection, begun: Any, job: bytes) -> None:
-    """Run a pool process: handle the requests that arrive, one after another, until told to end."""
+    """Run a pool process: handle requests one after another until the worker tells it to end."""
     life = _Life(connection, begun)
     _settle_in(life, (connection, stacks))
     with ExitStack() as stack:
@@ -125,7 +125,7 @@ def _settle_in(life: _Life, pipes: Sequence[Connection]) -> None:
     for pipe in pipes:
         os.set_inheritable(pipe.fileno(), False)
     null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)  # the worker's standard input is not for handlers
+    os.dup2(null, 0)  # handlers must not read the worker's standard input
     os.close(null)
     faulthandler.register(SHOW_STACK, file=pipes[1].fileno(), all_threads=False)
     # This is a function, because programs that handlers start would inherit SIG_IGN.
@@ -143,7 +143,7 @@ def _end_with_worker() -> None:
     with suppress(Exception):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
     if os.getppid() != parent.pid:
-        os._exit(1)  # it ended before the call
+        os._exit(1)  # the worker ended before the call to prctl
 
 
 def _opened(job: PooledHandler, stack: ExitStack) -> tuple[Callable[[Any, Any], Any], bool]:
@@ -209,7 +209,7 @@ def _sent(error: BaseException) -> SentError:
     pickled: bytes | None = None
     with suppress(Exception):
         found = pickle.dumps(error)
-        if type(pickle.loads(found)) is type(error):  # noqa: S301  # the line above made it
+        if type(pickle.loads(found)) is type(error):  # noqa: S301  # made by the line above
             pickled = found
     kind = type(error)
     try:

@@ -3,15 +3,15 @@
     slot ─▶ thread ─▶ ProcessPool.call ──pipe──▶ serve: dependencies, handler
                 ◀── result or error ◀──pipe──┘
 
-Rule 1. A process handles one message at a time, so its death is blamed on that message alone. A process is started when
-        no other is idle, at most one for each slot. The first one is started before the worker reads, so that the start
-        fails if it cannot start or open its dependencies. A start takes a second, so the message is given to the
-        process that is idle first, the new one or another.
+Rule 1. A process handles one message at a time, so its death is blamed on that message alone. A process is started
+        when no other is idle, at most one for each slot. The first process is started before the worker reads, so
+        that the worker's start fails if the process cannot start or open its dependencies. A start takes a second,
+        so the message is given to the process that is idle first, whether new or not.
 Rule 2. Processes are started by spawn. Forking a process with threads can deadlock, and a fork server would have to
         import the program, which may start threads.
 Rule 3. A process that must end (timeout, stop, lost lease) is told so and gets SIGTERM, which ends its handler by
-        SystemExit. After `TERM_SECONDS` it is killed. A SIGTERM or SIGINT from elsewhere does nothing, because the
-        worker decides when handlers end.
+        SystemExit. After `TERM_SECONDS` it is killed. A SIGTERM or SIGINT from another sender is ignored, because
+        the worker decides when handlers end.
 Rule 4. A pool process ends when its worker does, for any reason: the kernel kills it (PR_SET_PDEATHSIG). Where the
         kernel does not, the process ends at the end of its pipe.
 Rule 5. Only pickles of our own processes are read, from their pipe.
@@ -52,7 +52,7 @@ REAP_SECONDS = 5.0
 """Maximum wait for the exit status of a process that has ended, in seconds."""
 
 STACK_SECONDS, STACK_BYTES = 0.2, 65_536
-"""Maximum wait for the stack of a handler, in seconds, and the maximum number of its bytes that are read at a time."""
+"""Maximum wait for the stack of a handler, in seconds, and maximum number of bytes that are read at a time."""
 
 TRIES = 3
 """Number of processes that may end before they begin a message, until this counts as a crash of the message."""
@@ -73,7 +73,7 @@ class PoolProcess:
             raise _not_started(name, error) from error
 
     def get_ready(self) -> None:
-        """Wait until it can handle messages. Raises `StartFailed`."""
+        """Wait until the process can handle messages. Raises `StartFailed`."""
         problem = self._received()
         if problem != b"":
             self.kill()
@@ -91,7 +91,7 @@ class PoolProcess:
         self._process = context.Process(
             target=serve, args=(theirs, writer, self._begun, job), name=POOL_PROCESS, daemon=False
         )
-        # It starts with SIGINT blocked: Ctrl-C reaches it as well, and it may not handle it yet.
+        # The process starts with SIGINT blocked, because a Ctrl-C reaches it before it can handle the signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with _STARTING:
@@ -147,7 +147,7 @@ class PoolProcess:
         """Make the handler end, if one runs, and then the process. Kill the process after `TERM_SECONDS`."""
         self.finish()
         self._signal(signal.SIGTERM)
-        # Its slot's thread waits for a reply, and a handler in a long call into C does not see the SIGTERM.
+        # The slot's thread waits for a reply, and a handler in a long call into C does not notice SIGTERM.
         later = threading.Timer(TERM_SECONDS, self._signal, [signal.SIGKILL])
         later.daemon = True
         later.start()
@@ -160,7 +160,7 @@ class PoolProcess:
         self.close()
 
     def abort(self) -> None:
-        """Kill the process. The thread that started it closes it."""
+        """Kill the process. The thread that started the process closes its pipes."""
         self._signal(signal.SIGKILL)
 
     def finish(self) -> None:
@@ -178,20 +178,20 @@ class PoolProcess:
         self.closed.set()
 
     def _signal(self, number: int) -> None:
-        if self._process.exitcode is None:  # its id is not another process's yet
+        if self._process.exitcode is None:  # its id cannot belong to another process yet
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def stack(self) -> list[FrameSummary]:
         """Return the stack of the handler, outermost frame first, even while it holds the interpreter's lock."""
         text, patience = b"", STACK_SECONDS
-        with suppress(OSError):  # it has ended meanwhile
+        with suppress(OSError):  # the process may have ended
             while self._stacks.poll():
-                os.read(self._stacks.fileno(), STACK_BYTES)  # of a request that was answered late
+                os.read(self._stacks.fileno(), STACK_BYTES)  # the late answer to an earlier request
             self._signal(SHOW_STACK)
             while self._stacks.poll(patience) and len(text) < STACK_BYTES:
                 text += os.read(self._stacks.fileno(), STACK_BYTES)
-                patience = 0.01  # it is written in pieces
+                patience = 0.01  # the stack is written in pieces
         found = _FRAME.findall(text.decode(errors="replace"))
         return [FrameSummary(file, int(line), name) for file, line, name in reversed(found)]
 
@@ -209,7 +209,7 @@ class ProcessPool:
         self._name = consumer.name
         self._timeout_s = None if consumer.timeout_ms is None else consumer.timeout_ms / 1000
         self._recycle = consumer.recycle
-        self._plain = consumer.plain is not None  # it does not need the delivery
+        self._plain = consumer.plain is not None  # the handler does not need the delivery
         into = consumer.into
         job = PooledHandler(
             consumer.handler,
@@ -237,7 +237,7 @@ class ProcessPool:
             self._idle.append(self._wait_for_idle(None))
 
     def begin(self, delivery: Delivery) -> None:
-        """Expect the call for a delivery."""
+        """Expect the call of the handler for a delivery."""
         self._runs[delivery] = None
 
     def end(self, delivery: Delivery) -> None:
@@ -282,8 +282,8 @@ class ProcessPool:
         return reply
 
     def _take(self, delivery: Delivery) -> PoolProcess:
-        """Return an idle process, or the first that becomes idle: a new one is started, but another may be faster.
-        Raises `StartFailed`."""
+        """Return an idle process, or the first that becomes idle. A new process is started, but another may be
+        faster. Raises `StartFailed`."""
         while True:
             with self._lock:
                 process = self._wait_for_idle(delivery)
@@ -294,12 +294,12 @@ class ProcessPool:
             process.kill()
 
     def _wait_for_idle(self, delivery: Delivery | None) -> PoolProcess:
-        """Wait until a process is idle, and return it. The caller holds the lock."""
+        """Wait until a process is idle, and return it. The caller must hold the lock."""
         self._waiting += 1
         try:
             while True:
                 if self._closed or (delivery is not None and delivery not in self._runs):
-                    raise PoolProcessDied(None)  # it has ended meanwhile, so no one gets this
+                    raise PoolProcessDied(None)  # the delivery has ended, so this error is dropped
                 if self._idle:
                     return self._idle.pop()
                 if self._failed:
@@ -311,7 +311,7 @@ class ProcessPool:
             self._waiting -= 1
             if not self._waiting:
                 for failed in self._failed:
-                    log.warning("%s", failed)  # these calls got another process
+                    log.warning("%s", failed)  # the waiting calls got another process
                 self._failed.clear()
 
     def _begin_to_start(self) -> None:
@@ -322,8 +322,8 @@ class ProcessPool:
         self._starting += 1
 
     def _start(self) -> None:
-        """Start a process for a call that waits, in a thread that lives as long as the process. The kernel kills the
-        process at the end of the thread that has started it (PR_SET_PDEATHSIG)."""
+        """Start a process for a call that waits, in a thread that lives as long as the process. The kernel kills a
+        process when the thread that started it ends (PR_SET_PDEATHSIG)."""
         process: PoolProcess | None = None
         failed: BaseException | None = None
         try:
@@ -345,7 +345,7 @@ class ProcessPool:
                 self._failed.append(failed)
                 self._lock.notify_all()
             elif not self._closed:
-                log.warning("%s", failed)  # no call needs it any more
+                log.warning("%s", failed)  # no call needs the process any more
         if process is not None:
             process.closed.wait()
 
@@ -394,13 +394,13 @@ class ProcessPool:
             self._closed = True
             self._lock.notify_all()
             for process in self._new:
-                process.abort()  # the worker's exit would wait for it
+                process.abort()  # the worker's exit would wait for this process
             idle, self._idle = self._idle, []
             busy = [one for one in self._runs.values() if one is not None]
         for process in idle:
             process.finish()
         for process in busy:
-            process.stop()  # its thread waits until it has ended
+            process.stop()  # the thread that started it waits for its end
         end = time.monotonic() + CLOSING_SECONDS
         for process in idle:
             process.kill(max(0.0, end - time.monotonic()))

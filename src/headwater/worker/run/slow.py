@@ -1,5 +1,5 @@
-"""Logs handlers that run too long (over their ``timeout``, or ten times their usual duration), and detects whether they
-hang.
+"""Logs handlers that run too long (over their ``timeout``, or ten times their usual duration), and detects when
+all of them hang.
 
 Rule. A consumer hangs if it has no free slot, and no handler has begun or ended for its ``timeout``. Without a timeout,
       the time is ten times the usual duration and at least a minute.
@@ -26,7 +26,7 @@ LEAST_SAMPLES = 10
 """Number of handlers that must have returned before their average duration counts as usual."""
 
 HUNG_SECONDS = 60.0
-"""Minimum time after which a consumer without a ``timeout`` hangs, in seconds."""
+"""Minimum time after which a consumer without a ``timeout`` counts as hanging, in seconds."""
 
 WEIGHT = 0.1
 """The weight of the last duration in the moving average."""
@@ -59,7 +59,7 @@ class SlowHandlers:
         self._usual = 0.0
         self._returned = 0
         self._took = 0.0
-        """Seconds that the ``_returned`` handlers took together which have returned since the last check."""
+        """Total duration in seconds of the handlers that have returned since the last check."""
 
     def began(self, owned: Owned) -> None:
         """Record that the handler begins to run."""
@@ -69,7 +69,7 @@ class SlowHandlers:
             self._timer = call_upkeep(self._clock, LOOK_SECONDS, self._look)
 
     def ended(self, owned: Owned, *, returned: bool) -> None:
-        """Record that the handler has ended. The usual duration is that of handlers that returned."""
+        """Record that the handler has ended. Only handlers that returned count for the usual duration."""
         self._running.pop(owned, None)
         self._ended_at = now = self._clock.monotonic()
         self.last = owned
@@ -94,7 +94,7 @@ class SlowHandlers:
         return max(self._ended_at, *(owned.began for owned in self._running), 0.0)
 
     def hung(self) -> str:
-        """Return a sentence that names the oldest handler that hangs and its place; empty while the consumer works."""
+        """Return a sentence that says where the oldest handler hangs; empty while the consumer works."""
         since = self.busy_since()
         if since is None:
             return ""
@@ -116,7 +116,7 @@ class SlowHandlers:
     def _patience(self) -> float:
         """Return the seconds without an ended handler after which the consumer hangs."""
         if self._consumer.timeout_ms is not None:
-            # This is the time for a handler to end after its cancellation, or for a pool process to start.
+            # Time for a handler to end after its cancellation, or for a pool process to start.
             more = HUNG_SECONDS if self._consumer.isolated else LOOK_SECONDS
             return self._consumer.timeout_ms / 1000 + more
         return max(HUNG_SECONDS, TIMES_USUAL * self._usual)
@@ -161,7 +161,7 @@ class SlowHandlers:
                 )
 
     def _learn(self) -> None:
-        """Update the usual duration by the handlers that returned since the last check."""
+        """Update the usual duration with the handlers that have returned since the last check."""
         if self._returned:
             self._samples += self._returned
             weight = max(1 - (1 - WEIGHT) ** self._returned, self._returned / self._samples)
@@ -169,7 +169,7 @@ class SlowHandlers:
             self._returned, self._took = 0, 0.0
 
     def _limit(self) -> tuple[float | None, str]:
-        """Return the age in seconds from which a handler is reported, and the reason for the log."""
+        """Return the age in seconds at which a handler is reported, and the reason for the log."""
         if self._consumer.timeout_ms is not None and not self._consumer.isolated:
             timeout = self._consumer.timeout_ms / 1000
             return timeout, f"longer than its timeout of {timeout:g} s: it ignores its cancellation"

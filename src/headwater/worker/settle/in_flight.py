@@ -4,11 +4,10 @@ Rule 1. `take` adds an entry. It is removed when the store has replied to its se
         another consumer owns it.
 Rule 2. A settlement is repeated until the store acknowledges it: broken connections are replaced, and a
         vanished group is created again (`retrying_client`, `settlement_sender`). Settlements are
-        owner-checked, so repeating one does no harm.
-Rule 3. An entry that another consumer owns now is dropped at once: it is not renewed, and an ``async`` handler is
-        cancelled. A handler that returns nevertheless settles the entry if no one else has (`settling.settling`,
-        rule 1). But if another worker has created the group again, this consumer takes ownership of the entry
-        again.
+        owner-checked, so repeating a settlement is harmless.
+Rule 3. An entry that another consumer owns now is dropped immediately: it is not renewed, and an ``async`` handler
+        is cancelled. A handler that still returns settles the entry if no other has (`settling.settling`, rule 1).
+        But if another worker has created the group again, this consumer takes ownership of the entry again.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class InFlight:
         return any(asked() for asked in self._hooks.unread)
 
     def owns(self, owned: Owned) -> bool:
-        """Return whether this consumer still owns this delivery; False also if the entry was delivered again since."""
+        """Return whether this consumer still owns this delivery; False after another delivery of the entry."""
         return self.owned.get(owned.id) is owned
 
     def take(self, found: Sequence[Delivered]) -> list[Owned]:
@@ -131,7 +130,7 @@ class InFlight:
 
     def acknowledge(self, owned: Owned, additions: Sequence[Addition] = ()) -> None:
         """Acknowledge a delivery whose handler returned, and publish its results, with the next batch, even if
-        another consumer owns the entry by now."""
+        another consumer owns the entry now."""
         if owned.lost or self.owns(owned):
             owned.enter(SETTLING)
             owned.additions = additions
@@ -139,7 +138,7 @@ class InFlight:
 
     def settle(self, entries: Sequence[Owned], settlement: Settlement, ending: Ending) -> None:
         """Settle deliveries in the same way, with the next batch. If they have a result and this consumer has lost
-        one of the entries, the others are handed back."""
+        one of the entries, the other entries are handed back."""
         for one in entries:
             one.enter(SETTLING)
         self.settler.add(Queued(entries, settlement, ending))
@@ -167,7 +166,7 @@ class InFlight:
     async def _drop_unless_remade(self, entries: Sequence[Owned]) -> None:
         kept = await self._registered_again()
         doubtful = [owned.id for owned in entries if owned.id not in kept]
-        # The report may be older than a rejoin of another task, so ask again.
+        # The report may precede a rejoin by another task, so ask again.
         flags = await self.ask(lambda member: renew(member, doubtful), step=Step.SETTLE)
         lost = {entry_id for entry_id, ours in zip(doubtful, flags, strict=True) if not ours}
         dropped: list[Owned] = []
@@ -182,8 +181,8 @@ class InFlight:
             await self._lost(dropped, "its lease was lost while this worker handled it")
 
     async def _lost(self, entries: Sequence[Owned], what: str) -> None:
-        """Record that this process lives, although others claimed these entries from it. Log for each entry ``what``
-        happened here, and its current owner."""
+        """Record that this process is alive, although others claimed these entries from it. Log for each entry
+        ``what`` happened here, and its current owner."""
         deliveries = [(one.id, one.count, one.record.alone_at == one.count) for one in entries]
         await self.ask(lambda member: heard(member, deliveries))
         ids = [one.id for one in entries]
@@ -199,7 +198,7 @@ class InFlight:
         self.counters.lost += 1
         owned.mark_lost()
         if not (owned.batch or owned).in_thread:
-            owned.stop(Stop.LOST)  # a thread runs on, and may finish first
+            owned.stop(Stop.LOST)  # a handler in a thread continues, and may finish first
         if owned.unbegun:
             owned.enter(ENDED)
         for dropped in self._hooks.dropped:
@@ -244,8 +243,8 @@ class InFlight:
                 await self._retrying.answered(session.create_again, Step.READ)
 
     async def _registered_again(self) -> set[bytes]:
-        """Take ownership of the unsettled entries again if another worker created the group again. Return their ids,
-        otherwise an empty set."""
+        """Take ownership of the unsettled entries again if another worker created the group again. Return their
+        ids; empty if it was not created again."""
         found: set[bytes] = await self.ask(
             lambda _member: self.the_session().registered_again(self.unsettled())
         )
@@ -258,7 +257,7 @@ class InFlight:
     async def _send(self, settlements: list[Settlement]) -> list[SettleOutcome]:
         """Settle a batch, and log the entries that this consumer did not own."""
         outcomes = await self._sender.send(settlements)
-        # Entries of a step with results are left out, because each is settled by itself next, or handed back.
+        # Entries of a step with results are left out: next, each is settled by itself or handed back.
         lost = [
             owned
             for settlement, one in zip(settlements, outcomes, strict=True)
@@ -288,7 +287,7 @@ class InFlight:
             self._end(queued._replace(entries=others), outcome)
 
     def _end(self, queued: Queued, outcome: SettleOutcome) -> None:
-        """Remove the entries of a settlement that has this outcome, and report it."""
+        """Remove the entries of a settlement, and report its outcome."""
         if outcome.error is None:
             for one in queued.entries:
                 if self.owns(one):

@@ -1,7 +1,7 @@
 """Converts the results of a handler with ``into=`` into entries of that stream.
 
-Rule 1. None means no result. Each item of a list or a tuple is a result, unless the messages of the stream are
-        lists or tuples themselves. A NamedTuple is one result.
+Rule 1. None means no result. Each item of a list or a tuple is a result, unless messages of the stream are
+        themselves lists or tuples. A NamedTuple is one result.
 Rule 2. A result that a consumer of the stream could not decode is refused, and the delivery fails.
 """
 

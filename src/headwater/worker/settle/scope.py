@@ -1,4 +1,4 @@
-"""The scope that all parts of one consumer share while it runs in a process, and the hooks for following its entries.
+"""The scope that all parts of a running consumer share, and the hooks with which they follow its entries.
 
 A stage knows only the next one. A part that must follow entries in another stage, such as the order of keys, adds
 itself to a hook when it is made.
@@ -24,9 +24,9 @@ class EntryHooks:
 
     def __init__(self) -> None:
         self.starting: list[Callable[[Owned], bool]] = []
-        """Called in a slot before a handler begins. If one returns False, another part has the entry again."""
+        """Called in a slot before a handler begins. False prevents it, as another part has the entry again."""
         self.settled: list[Callable[[Queued, SettleOutcome], None]] = []
-        """Called when the store has replied to a settlement. Entries with an error are then settled otherwise."""
+        """Called when the store has replied to a settlement. After an error, another settlement follows."""
         self.dropped: list[Callable[[Owned], None]] = []
         """Called when another consumer owns the entry."""
         self.due: list[Callable[[float], None]] = []
@@ -52,7 +52,7 @@ class Scope(NamedTuple):
 
     consumer: Consumer
     consumer_name: str
-    """The name of this process in the group."""
+    """The consumer name of this process in the group."""
     clock: Timers
     changes: Changes
     connections: SharedConnections

@@ -1,11 +1,11 @@
-"""Collects settlements and sends them in batches: of 256, of a handler's whole batch, or of those within 5 ms.
+"""Collects settlements and sends them in batches: 256 of them, a handler's whole batch, or all within 5 ms.
 
 Rule 1. A settlement that was added earlier is sent with an earlier batch or the same one, except for large ones (rule
         4). Each entry is settled once.
-Rule 2. A batch is sent at once if it is full, or if a handler slot has nothing to do, so that collecting does not
-        slow an idle worker.
-Rule 3. A batch is repeated until its reply arrives. Repeating it does no harm (`settling.settling`).
-Rule 4. A large item is not part of a batch. It is sent alone, so that it delays no other, even over a slow link.
+Rule 2. A batch is sent immediately if it is full, or if a handler slot has nothing to do, so that collecting does
+        not delay an idle worker.
+Rule 3. A batch is repeated until its reply arrives. Repeating is harmless (`settling.settling`).
+Rule 4. A large item is not part of a batch. It is sent alone, so that it does not delay others on a slow link.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("headwater.worker")
 BATCH = 256
 LINGER_SECONDS = 0.005
 ALONE_BYTES = 256 * 1024
-"""Bytes of results that fill a batch, and from which an item is sent alone: a quarter of a second at 1 MB/s."""
+"""Bytes of results at which a batch is full, or an item is sent alone: a quarter of a second at 1 MB/s."""
 NAMED = 5
 """Maximum number of large items that a log line names."""
 BATCH_RESULTS = 4_096
@@ -44,7 +44,7 @@ class Queued(NamedTuple):
     settlement: Settlement
     ending: Ending
     shared: bool = False
-    """True if it has results of entries that need not end together. After a failure they are settled one by one."""
+    """True if it has results of entries that need not end together. If it fails, they are settled one by one."""
 
 
 Send = Callable[[list[Settlement]], Awaitable[list[SettleOutcome]]]
@@ -54,7 +54,7 @@ Done = Callable[[Queued, SettleOutcome], None]
 class Settler:
     """Sends one consumer's settlements in batches of at most ``most``. `run` is its task.
 
-    ``how`` is the end of an entry whose handler returned. Such entries of a batch share a settlement.
+    ``how`` is the settlement of an entry whose handler returned. Such entries of a batch are settled together.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class Settler:
         return len(self._queue) + self._in_flight
 
     def age(self, now: float) -> float:
-        """Return the seconds since the store last settled a batch, or bytes of a large item moved. Return 0 without
-        settlements."""
+        """Return the seconds since the store last settled a batch or bytes of a large item moved; 0 if there is
+        nothing to settle."""
         if self._busy_since is None:
             return 0.0
         moved = [one.of.moved_at for _queued, one in self._alone.values() if one.of is not None]
         return max(0.0, now - max(self._busy_since, *moved, 0.0))
 
     def under_way(self) -> str:
-        """Return a text for the log about the large items that are being sent, with their sizes; empty without any."""
+        """Return a log text about the large items that are being sent, with their sizes; empty without any."""
         items = [*self._alone.values()]
         named = [_sent(queued, progress.of) for queued, progress in items[:NAMED]]
         rest = [f"{len(items) - NAMED} more"] if len(items) > NAMED else []
@@ -103,7 +103,7 @@ class Settler:
             self._busy_since = self._clock.monotonic()
 
     def hurry(self) -> None:
-        """Send waiting settlements at once."""
+        """Send waiting settlements immediately."""
         if self._queue:
             self._ready.set()
 
@@ -174,7 +174,7 @@ class Settler:
             results_taken += len(additions)
             if size >= ALONE_BYTES or results_taken >= BATCH_RESULTS:
                 break
-        # Results for one stream share a step, because the first addition shows whether the stream accepts any.
+        # Results for one stream share a step: the first addition shows whether the stream accepts results.
         shared = [plain, *results.values()] if plain else results.values()
         return batch + [self._shared(entries) for entries in shared], large
 

@@ -1,10 +1,10 @@
 """Sends settlements in batches, and repeats them until the store has replied with an outcome for each.
 
 Rule 1. While the store refuses writes, settlements wait and are repeated. This does not count as an attempt.
-Rule 2. An error of one settlement fails only that one. A batch that is refused, or that has lost its connection
-        twice, is split in halves.
+Rule 2. An error of one settlement fails only this settlement. A batch that is refused, or that has lost its
+        connection twice, is split in halves.
 Rule 3. A single settlement with a result fails if the result is refused, or if the server has closed the connection
-        twice because of its size. A settlement without a result cannot be refused, so it waits.
+        twice because of its size. A settlement without a result is never refused for good, so it waits.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class SettlementSender:
         """Ids of entries whose settlement was sent but not answered yet."""
 
     async def send(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
-        """Settle, and return one outcome for each settlement, in order. Waits while the store has temporary
-        errors."""
+        """Settle, and return one outcome for each settlement, in order. Waits while the store returns
+        temporary errors."""
         outcomes = await self._answers(settlements)
         pause = Pause()
         while waiting := [n for n, one in enumerate(outcomes) if _passes(one)]:
@@ -65,7 +65,7 @@ class SettlementSender:
         return outcomes
 
     async def _answers(self, settlements: Sequence[Settlement]) -> list[SettleOutcome]:
-        """Return the store's outcome of each settlement, including temporary errors (`_passes`)."""
+        """Return the store's outcome of each settlement. It may be a temporary error (`_passes`)."""
         if not settlements:
             return []
         alone = len(settlements) == 1
@@ -99,7 +99,7 @@ class SettlementSender:
     async def _once(
         self, settlements: Sequence[Settlement], *, losses: int | None = None
     ) -> list[SettleOutcome]:
-        """Send one batch and return its outcomes. Raises errors and broken connections."""
+        """Send one batch and return its outcomes. Raises errors of the store and of the connection."""
         unknown, attempts = self._unknown, 0
 
         def attempt(_member: object) -> Operation[list[SettleOutcome]]:
@@ -131,8 +131,8 @@ class SettlementSender:
     async def _without_outages(
         self, settlements: Sequence[Settlement], outcomes: list[SettleOutcome]
     ) -> list[SettleOutcome]:
-        """Repeat settlements that failed with NOPERM as long as the member may not use its own stream either, so that
-        the result is not the cause."""
+        """Repeat settlements that failed with NOPERM while the member may not use its own stream either. Then the
+        result is not the cause of the failure."""
         denied = [n for n, one in enumerate(outcomes) if one.error and one.error.code == "NOPERM"]
         pause = Pause()
         while denied and await self._refused_too(settlements[denied[0]]):

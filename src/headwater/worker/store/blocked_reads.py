@@ -1,17 +1,17 @@
-"""Lets the reads of many streams wait in one blocked command.
+"""Combines the blocking reads of many streams in one command.
 
     StreamReads, one for each consumer ──wait──▶ BlockedReads ──XREADGROUP … STREAMS a b c > > >──▶ store
                                        ◀──entries, or None: look yourself──
 
-Rule 1. Each consumer gets only as many entries as it has room for. Redis applies COUNT to every stream of a command, so
-        the command has the smallest room of its streams. A stream that fills it is read again by a separate command.
-Rule 2. A consumer that gets room while the command blocks looks for entries at once, by a separate command. If it finds
-        none, it ends the blocked command (CLIENT UNBLOCK), and the next one includes its stream.
-Rule 3. After an error of the command, each stream is read by a separate command, and only streams that have the error
-        get it. A broken connection concerns all of them.
+Rule 1. Each consumer gets only as many entries as it has room for. Redis applies COUNT to every stream of a
+        command, so COUNT is the smallest room. A separate command reads more if a stream has returned COUNT.
+Rule 2. A consumer that gets room while the command blocks looks for entries immediately, by a separate command. If
+        it finds none, it ends the blocked command (CLIENT UNBLOCK), and the next command includes its stream.
+Rule 3. After an error of the command, each stream is read by a separate command, and only streams whose own
+        command fails get the error. A broken connection is an error of all streams.
 Rule 4. On servers that do not claim while they read, and for entries that a lost reply may have left, the pending
-        entries must be examined at intervals. One request does so for all streams, and only the readers of streams that
-        have some are told to look.
+        entries must be examined at intervals. One request examines those of all streams. Only the readers of
+        streams that have pending entries are told to look.
 Rule 5. The order of the streams changes from one command to the next.
 """
 
@@ -58,7 +58,7 @@ TURNS: Final = 4
 """Number of turns of the event loop for which the next command waits for consumers that just got entries."""
 
 END_AGAIN_SECONDS: Final = 0.002
-"""Pause before CLIENT UNBLOCK is repeated, in seconds. It has no effect before the read blocks in the server."""
+"""Pause before CLIENT UNBLOCK is repeated, in seconds. It has no effect until the read blocks in the server."""
 
 LOOKED_AT: Final = 250
 """Maximum number of streams that one request examines: a third of a millisecond of the server's time."""
@@ -77,7 +77,7 @@ return found
 
 
 def _pending_by_script(streams: Sequence[str], group: str) -> Operation[list[bool] | None]:
-    """Return for each stream whether its group has pending entries; None if the user may not ask by a script."""
+    """Return for each stream whether its group has pending entries; None if the user may not run scripts."""
     try:
         found = set((yield from _PENDING.call(streams, [group])))
     except Refused:
@@ -125,13 +125,13 @@ class WaitingStream:
         self.position = position
         self.limit = limit
         self.stale = stale
-        """Returns whether the consumer must do something else before it reads again."""
+        """Function that returns whether the consumer must do something else before it reads again."""
         self.slow = slow
-        """Called with a reply that takes longer than a deadline."""
+        """Function that is called with a reply that takes longer than a deadline."""
         self.until = inf
-        """Time to return without entries, by the worker's monotonic clock in seconds."""
+        """Time at which to return without entries, by the worker's monotonic clock in seconds."""
         self.look_at = inf
-        """Time to examine the pending entries of the group, by the same clock."""
+        """Time at which to examine the pending entries of the group, by the same clock."""
         self.look_s = inf
         self.answer: asyncio.Future[list[Any] | None] = asyncio.get_running_loop().create_future()
 
@@ -193,7 +193,7 @@ class BlockedReads:
         return bool(self._waiting)
 
     async def wait(self, one: WaitingStream) -> list[Any] | None:
-        """Return entries of a stream, or None when its consumer should look for itself."""
+        """Return entries of a stream, or None if its consumer should look for entries itself."""
         name = one.stream.encode()
         self._waiting[name] = one
         self._wake.set()
@@ -204,7 +204,7 @@ class BlockedReads:
         try:
             return await one.answer
         finally:
-            if self._waiting.get(name) is one:  # it was cancelled
+            if self._waiting.get(name) is one:  # the wait was cancelled
                 del self._waiting[name]
                 if name in self._called:
                     self.end()
@@ -294,7 +294,7 @@ class BlockedReads:
         except _troubles() as error:
             await self._lost(error, list(self._waiting.values()))
             return
-        # From here until the command is sent, nothing else runs.
+        # No other task runs from here until the command is sent.
         self._release_due()
         if not self._waiting:
             return
@@ -335,7 +335,7 @@ class BlockedReads:
             await asyncio.sleep(0)
 
     async def _lost(self, error: Exception, which: Sequence[WaitingStream]) -> None:
-        """Use another connection next, and raise the error of the broken one in the reads of these streams."""
+        """Use another connection next, and raise the error of the broken connection in the reads of ``which``."""
         await self._close_client()
         self._connecting.shared().renew()
         self._fail(error, which)
@@ -365,7 +365,7 @@ class BlockedReads:
         return served
 
     async def _apart(self, error: Refused, called: dict[bytes, WaitingStream]) -> None:
-        """Find the streams that have an error, by a command for each."""
+        """Find the streams that have the error, by a separate command for each stream."""
         if len(called) == 1:
             self._fail(error, list(called.values()))
             return
@@ -398,7 +398,7 @@ class BlockedReads:
                 one.answer.set_exception(error)
 
     def _look(self) -> None:
-        """Begin to examine the pending entries of all streams for which that is due."""
+        """Begin to examine the pending entries of all streams whose `look_at` is due."""
         now = self._clock.monotonic() + 1e-5
         waiting = [*self._waiting.values()]
         if len(waiting) > 1 and any(one.look_at <= now for one in waiting):
@@ -428,7 +428,7 @@ class BlockedReads:
                     if some:
                         self.return_by(one, 0.0)
         except _troubles() as error:
-            log.debug("pending entries were not looked at: %s", error)  # the next look follows
+            log.debug("pending entries were not looked at: %s", error)  # this is repeated later
 
     async def _connected(self) -> redis.asyncio.Redis:
         if self._client is None:
@@ -437,7 +437,7 @@ class BlockedReads:
                 self._connection_id = await perform(client, single("CLIENT", "ID"))
                 await perform(client, single("CLIENT", "SETNAME", self._connecting.name))
             except Refused:
-                pass  # then a blocked read cannot be ended early, or CLIENT LIST does not show the name
+                pass  # a blocked read cannot be ended early, or CLIENT LIST does not show the name
         return self._client
 
     async def _close_client(self) -> None:

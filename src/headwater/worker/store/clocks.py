@@ -31,8 +31,8 @@ class LoopClock(SystemClock):
 
 
 def call_upkeep(clock: Timers, delay: float, callback: Callable[[], Any]) -> Timer:
-    """Call ``callback`` in ``delay`` seconds, for work that is only repeated while nothing happens. A test that lets a
-    day pass need not run each repetition."""
+    """Call ``callback`` in ``delay`` seconds. Use this for work that is merely repeated while nothing happens: a
+    test that lets a day pass need not run each repetition."""
     call: Callable[[float, Callable[[], Any]], Timer] = getattr(
         clock, "call_upkeep", clock.call_later
     )

@@ -1,6 +1,6 @@
 """Opens all connections of a worker.
 
-Reading, settling and renewing have a connection each, so that a blocked read, a long batch and a handler that
+Reading, settling and renewing each have a connection, so that a blocked read, a long batch and a handler that
 blocks the event loop do not delay one another. All consumers of a process share them (`shared_connection`).
 """
 
@@ -41,7 +41,7 @@ __all__ = ["Connections", "Pause", "deadline_s", "lost_connection", "may_have_ru
 C = TypeVar("C")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-"""Shortest and longest pause between attempts to connect, in seconds. It doubles to spare a restarting store."""
+"""Shortest and longest pause between attempts to connect, in seconds. The pause doubles with each attempt."""
 
 SHORTEST_DEADLINE, LONGEST_DEADLINE = 1.0, 30.0
 """Bounds of the time within which a reply must arrive, in seconds. With a shorter time, a busy store would count as
@@ -78,9 +78,9 @@ class Pause:
 
 
 class Connections:
-    """Opens clients of one store. The caller closes them.
+    """Opens clients of one store. The caller must close them.
 
-    ``node`` is a store in this process that the caller has made. Then ``url`` is only its name.
+    ``node`` is a store in this process that the caller has made, if any. With ``node``, ``url`` is only a name.
     """
 
     def __init__(self, url: str, *, node: Node | None = None) -> None:
@@ -106,8 +106,8 @@ class Connections:
     def asynchronous(
         self, *, deadline_s: float | None = None, home: str = "", one: bool = False
     ) -> redis.asyncio.Redis:
-        """Return a client with a pool, for the running event loop. If a connection breaks, it raises the error
-        instead of repeating the command.
+        """Return a client with a pool, for the running event loop. If a connection breaks, the client raises the
+        error instead of repeating the command.
 
         A reply may take ``deadline_s`` seconds longer than the command blocks. In a cluster, commands without
         a key are sent to the node of the key ``home``. With ``one``, the client has exactly one connection.
@@ -166,7 +166,7 @@ class Connections:
         return slot_of(stream)
 
     def node_of(self, stream: str) -> object:
-        """Return the node of a cluster that owns a stream; None if it is unknown, or without a cluster."""
+        """Return the node of a cluster that owns a stream; None if the node is unknown, or without a cluster."""
         slot = self.slot_of(stream)
         return None if slot is None or self._topology is None else self._topology.owner(slot)
 
@@ -176,15 +176,15 @@ class Connections:
         return {"url": self.url, "topology": topology, **timeout}
 
     def place(self) -> str:
-        """Return the address that a new client would use. For a directory it differs if another process
-        serves it."""
+        """Return the address that a new client would use. For a directory that another process serves, it is
+        the address of that server."""
         served = None
         if self._node is None and self._directory is not None:
             served = served_at(self._directory)
         return served or self._place
 
     def _open(self, make: Callable[[dict[str, Any]], C], deadline_s: float | None) -> C:
-        """Make a client. If another process serves the directory, it is a client of that server."""
+        """Make a client, of the store's server if another process serves the directory."""
         directory = self._directory
         if self._node is not None or directory is None:
             return make(self._where(deadline_s))
@@ -193,7 +193,7 @@ class Connections:
             try:
                 return make(self._where(deadline_s))
             except StoreInUse:
-                # Another process may have just begun to serve it.
+                # Another process may have just begun to serve the directory.
                 served = served_at(directory)
                 if served is None:
                     raise
@@ -219,7 +219,7 @@ class Connections:
 
 
 async def close_client(client: redis.asyncio.Redis) -> None:
-    """Close a client. An unreachable store is not an error here."""
+    """Close a client. Ignore errors of an unreachable store."""
     try:
         await client.aclose()
     except lost_connection():
@@ -245,13 +245,13 @@ log = logging.getLogger("headwater.worker")
 
 # --- outages of the store -------------------------------------------------------------------------
 #
-# Reader, settler, lease renewer and publisher meet the same outage, each many times. Every attempt is logged at DEBUG.
-# The first error of any of them, and the recovery of the last one, are logged at WARNING. The line about the recovery
-# says that the store has answered. A part that stops using the store, or meets another error, does not show that.
+# Reader, settler, lease renewer and publisher meet the same outage, each many times. Every attempt is logged at
+# DEBUG. The first error of any part, and the recovery of the last one, are logged at WARNING. Recovery means that
+# the store has answered, not that a part has stopped using the store or has met another error.
 
 
 class Trouble(Enum):
-    """The kinds of outages, with the texts of the two lines."""
+    """The kinds of outages, with the texts of the two log lines."""
 
     UNREACHED = ("cannot be reached", "answers")
     """The store cannot be reached, and this process has not reached it yet."""
@@ -261,7 +261,7 @@ class Trouble(Enum):
 
 
 _SILENT = (Trouble.UNREACHED, Trouble.AWAY)
-"""The kinds that end with any answer, even with a refusal."""
+"""The kinds of outages that end with any answer, even with a refusal."""
 
 
 class Availability:
@@ -275,8 +275,8 @@ class Availability:
         self._since: dict[Trouble, float] = {}
         self._answered = False
         self.local_cause: Callable[[], str | None] = lambda: None
-        """Returns the reason why answers may be late although the store answers: this process did not run a moment
-        ago (`ProcessDelays`), or a large transfer fills the link. None without such a reason."""
+        """Function that returns why answers may be late although the store answers: this process was just paused
+        (`ProcessDelays`), or a large transfer fills the link. It returns None without such a reason."""
 
     def troubled(self, who: str, error: BaseException, *, pause: float) -> None:
         """Record that ``who`` met ``error`` and tries again in ``pause`` seconds."""
@@ -290,7 +290,7 @@ class Availability:
             before = self._troubled.get(who)
             if before in _SILENT and trouble in _SILENT:
                 trouble = (
-                    before  # still the same outage, even if another part was answered meanwhile
+                    before  # still the same outage, even if another part has got an answer since
                 )
             elif before is not trouble:
                 self._forget(who, ended=before in _SILENT)

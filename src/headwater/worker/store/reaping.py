@@ -1,7 +1,7 @@
 """Removes the consumers that crashed workers left behind, once an hour.
 
-Each start of a worker adds a consumer, and only a clean stop removes it. Without this, the consumers of a group
-would accumulate.
+Each start of a worker adds a consumer, and only a clean stop removes it. Without this module, the consumers of a
+group would accumulate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Reaping:
         self._due = clock.monotonic() + REAP_SECONDS
 
     def if_due(self, member: Member) -> Operation[None]:
-        """Remove them if an hour has passed since the last time. After a refusal, try again an hour later."""
+        """Remove these consumers, at most once an hour. After a refusal, try again an hour later."""
         now = self._clock.monotonic()
         if now < self._due:
             return

@@ -1,7 +1,7 @@
 """A client of the store that repeats operations until the store has answered.
 
 Rule 1. `protocol.store_errors` alone decides the remedy for an error.
-Rule 2. Pauses double from one failure to the next. They are short again after a reply.
+Rule 2. Pauses double from one failure to the next. After a reply, the next pause is short again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RetryingClient:
         self, make: Callable[[], Operation[T]], step: Step, *, losses: int | None = None
     ) -> T:
         """Run the operation that ``make`` returns, repeat it until the store has answered, and return its result.
-        The operation must be one that may run twice.
+        It must be harmless to run the operation twice.
 
         Raises errors for which `store_errors.remedy` does not wait. With ``losses``, also raises the error of a
         broken connection if this operation has lost that many connections, while the store answered in between.
@@ -64,7 +64,7 @@ class RetryingClient:
                     if losses is not None and lost >= losses:
                         raise
             else:
-                # Outcomes of settlements may be errors, which `SettlementSender` checks.
+                # Outcomes of settlements may be errors. `SettlementSender` checks them.
                 if step is not Step.SETTLE:
                     self.well()
                 return result

@@ -1,6 +1,6 @@
 """A client that several tasks or threads share. The last user closes it.
 
-Rule 1. A client is retired once. No task or thread begins to use it afterwards.
+Rule 1. A client is retired once. After that, no task or thread begins to use it.
 Rule 2. The last user of a retired client closes it. So closing an app does not break a connection that another
         task or thread uses.
 """
@@ -13,8 +13,8 @@ C = TypeVar("C")
 
 
 class SharedClient(Generic[C]):
-    """``client``, the address ``place`` that it uses, and the number of its users. It has no lock, because the
-    publisher uses it in one event loop, or with a lock."""
+    """``client``, the address ``place`` that it uses, and the number of its users. This class has no
+    lock, because the publisher uses it in one event loop, or with its own lock."""
 
     __slots__ = ("client", "place", "retired", "users")
 

@@ -1,18 +1,18 @@
 """The connections that all consumers of a process share.
 
     joins, claims, settlements, …      ──▶ SharedConnection, one for each node of the store
-    large replies                      ──▶ SharedConnection, one for each node, opened once there was one
+    large replies                      ──▶ SharedConnection, one for each node, opened at the first one
     blocked reads                      ──▶ BlockedReads, one for each group name
     transactions of ordered consumers  ──▶ SharedConnection, one for each node, used by one at a time
 
-So large entries delay no settlement. Leases have their own connection and thread (`lease`), so that
-nothing here delays them.
+So large entries do not delay settlements. Leases have their own connection and thread (`lease`), which
+these commands do not delay.
 
-Rule 1. While a request is under way, other commands wait, and go together in the next request. So the number of
-        consumers hardly changes the number of round trips.
-Rule 2. If the connection breaks, every caller whose commands were in that request gets the error, and the next request
-        opens another connection.
-Rule 3. The server's capabilities are asked once for each connection.
+Rule 1. While a request is under way, other commands wait. They are sent together in the next request. So the
+        number of consumers hardly changes the number of round trips.
+Rule 2. If the connection breaks, every caller whose commands were in that request gets the error, and the next
+        request opens another connection.
+Rule 3. The server is asked for its capabilities once for each connection.
 Rule 4. A large request goes over a separate connection, at most `APART_AT_ONCE` at a time. So it does not delay others,
         and others lose nothing if the server closes the connection because of it.
 """
@@ -56,7 +56,7 @@ MOST_TOGETHER: Final = 500
 
 LARGE_WORD: Final = 256 * 1024
 LARGE_REQUEST: Final = 1024 * 1024
-"""Sizes in bytes of a word, and of all words together, from which a request is large. A full batch is smaller."""
+"""Size in bytes of one word, or of all words together, at which a request is large. A full batch is smaller."""
 
 APART_AT_ONCE: Final = 2
 
@@ -75,7 +75,7 @@ class SharedConnection:
         self._busy = False
         self._apart = asyncio.Semaphore(APART_AT_ONCE)
         self._waiting: deque[tuple[list[Command] | None, asyncio.Future[Any]]] = deque()
-        """Commands to send, or None from a task that wants the connection for itself, each with a future."""
+        """Commands to send, or None for a task that needs the connection for itself, each with a future."""
         self._sending: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[Capabilities] | None = None
 
@@ -135,7 +135,7 @@ class SharedConnection:
         self._probing = None
 
     async def close(self) -> None:
-        """Close the connection. An unreachable store is not an error here."""
+        """Close the connection. Ignore errors of an unreachable store."""
         for _commands, answer in self._waiting:
             answer.cancel()
         tasks = [task for task in (self._sending, self._probing) if task is not None]
@@ -174,7 +174,7 @@ class SharedConnection:
         elif waiting[0][0] is None:
             waiting.popleft()[1].set_result(None)
         else:
-            # The progress of a request of several callers belongs to none of them.
+            # The progress of a request with commands of several callers is not reported to any of them.
             context = copy_context()
             context.run(PROGRESS.set, None)
             together = self._send_together(self._take())
@@ -248,7 +248,7 @@ class SharedConnections:
         return self._for("entries", stream, self._asynchronous)
 
     def transactions(self, stream: str) -> SharedConnection:
-        """Return the connection for operations that watch a key between two requests. It must be used by `alone`."""
+        """Return the connection for operations that watch a key between requests. Use it only through `alone`."""
         return self._for("transactions", stream, self._reading)
 
     def _for(
@@ -263,7 +263,7 @@ class SharedConnections:
     def blocked(self, stream: str, name: str, head: Head) -> BlockedReads:
         """Return the blocked reads that begin with ``head`` on the node of a stream. CLIENT LIST shows ``name``.
 
-        A cluster does not run a command on keys of several slots, so there each slot has its own blocked reads.
+        A cluster does not run a command on keys of several slots, so each slot of it has its own blocked reads.
         """
         place = (self._connections.slot_of(stream), head)
         found = self._blocked.get(place)
@@ -288,12 +288,12 @@ class SharedConnections:
 
 
 REGULAR: Final = 0.95
-"""Fraction of its interval from which a blocking read waits for nothing in particular."""
+"""Fraction of ``look_s`` at which a block counts as regular: it waits for new entries, not for a due time."""
 
 
 class StreamReads:
-    """Runs the reads of one consumer, on the connections that it shares with others. ``stale`` returns whether it must
-    renew its leases before it reads. With ``watches``, its operations watch keys between requests."""
+    """Runs the reads of one consumer, on the connections that it shares with others. ``stale`` returns whether the
+    consumer must renew its leases before it reads. With ``watches``, operations watch keys between requests."""
 
     def __init__(
         self,
@@ -316,13 +316,13 @@ class StreamReads:
         self._slow = slow
         self._watches = watches
         self._full = False
-        """True if the last read was full, so that there may be more entries."""
+        """True if the last read returned as many entries as it could, so that more may follow."""
         self._reads: BlockedReads | None = None
         self._waiting: WaitingStream | None = None
         self.large = False
         """True if a reply was so large for its link that it took longer than a deadline."""
         self.quiet_until: float | None = None
-        """Time until which it is too early to look again, if the last read got entries while nothing was pending."""
+        """Time before which not to look for pending entries; set if a read got entries while none was pending."""
 
     @property
     def answered_at(self) -> float:
@@ -340,8 +340,8 @@ class StreamReads:
         return 0.0 if self._reads is None else self._reads.sent_at
 
     async def perform(self, operation: Operation[T], *, look_s: float) -> T:
-        """Run an operation whose command may block. If it would block for ``look_s`` seconds or longer, the pending
-        entries of its group are examined every ``look_s`` seconds, and it returns if there are some."""
+        """Run an operation whose command may block. If it would block for ``look_s`` seconds or longer, the
+        pending entries of its group are examined every ``look_s`` seconds. If there are some, it ends early."""
         try:
             async with AsyncExitStack() as holding:
                 client: redis.asyncio.Redis | None = None
@@ -411,7 +411,7 @@ class StreamReads:
         return None if entries is None else [[self._stream.encode(), entries]]
 
     async def _pause(self, one: WaitingStream, block_ms: int) -> None:
-        """Wait for ``block_ms``, because a read after the last entry of a key that is never written is a pause."""
+        """Wait for ``block_ms``. (A command that reads a key that is never written is a pause.)"""
         timer = self._clock.call_later(block_ms / 1000, one.release)
         self._reads, self._waiting = None, one
         try:
@@ -431,7 +431,7 @@ def _blocks(command: Command) -> bool:
 def _parsed(command: Command) -> tuple[Head, int, int, Word]:
     """Return the head, the limit, the block in milliseconds, and the position of a command that blocks."""
     words = list(command)
-    end = len(words) - 3  # STREAMS, the stream, the position
+    end = len(words) - 3  # before STREAMS, the stream, the position
     if words[0] == "XREAD":
         return Head(("XREAD",)), 1, int(words[2]), words[-1]
     return Head(tuple(words[:4]), tuple(words[8:end])), int(words[5]), int(words[7]), words[-1]

@@ -1,7 +1,7 @@
-"""The file in a data directory that names the unix socket at which the directory is served.
+"""The file in a data directory that names the unix socket on which the directory is served.
 
 Only one process at a time can open a directory. While ``headwater work`` serves a directory to its workers, other
-processes that publish to it or inspect it find the socket by this file.
+processes that publish to the directory or inspect it find the socket by this file.
 
 Rule. The file counts only while its socket accepts connections, because it may be left over from a server that was
 killed. Only the process that has locked the directory writes or deletes it.
@@ -23,7 +23,7 @@ CONNECT_SECONDS = 5.0
 
 
 def announce(directory: str, path: str) -> None:
-    """Write the file, which says that the store in ``directory`` is served at the unix socket ``path``.
+    """Write the file that announces that the store in ``directory`` is served on the unix socket ``path``.
 
     If the file cannot be written, this is logged. The workers do not need the file.
     """
@@ -40,7 +40,7 @@ def announce(directory: str, path: str) -> None:
 
 
 def withdraw(directory: str, path: str) -> None:
-    """Delete the file, unless another server has written it since."""
+    """Delete the file, unless another server has written it in the meantime."""
     file = Path(directory) / NAME
     try:
         if file.read_text(encoding="utf-8") == path:

@@ -42,8 +42,8 @@ async def within(
     work: Coroutine[Any, Any, Any],
     hurry: asyncio.Event | None = None,
 ) -> bool:
-    """Run ``work`` and return whether it ended within ``seconds`` and before ``hurry`` was set. If it did not, it is
-    cancelled."""
+    """Run ``work`` and return whether it ended within ``seconds`` and before ``hurry`` was set. Otherwise ``work``
+    is cancelled."""
     task = asyncio.ensure_future(work)
     timer = clock.call_later(max(0.0, seconds), task.cancel)
     waiting = [task] if hurry is None else [task, asyncio.ensure_future(hurry.wait())]
@@ -68,7 +68,7 @@ def cancelled() -> bool:
 
 AGAIN_SECONDS = 1.0
 CANCELLATIONS = 3
-"""Number of ignored cancellations after which a task is abandoned, such as a handler that catches them."""
+"""Number of ignored cancellations after which a task is abandoned: it may run a handler that catches them."""
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]]) -> None:

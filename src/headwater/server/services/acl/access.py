@@ -34,8 +34,8 @@ from headwater.server.session.user import DEFAULT, User
 log = logging.getLogger("headwater.server")
 
 SUPERUSER = User.superuser(b"(superuser)")
-"""The user of embedded connections. It is not listed, and rules cannot change it. Redis shows this
-name for a connection without a user."""
+"""The user of embedded connections. This user is not listed, and rules cannot change it. Redis shows this name for
+a connection without a user."""
 
 BOTH_KINDS = (
     "users are defined in the configuration ('user') and in a file ('aclfile'), which leads to mistakes "
@@ -135,8 +135,8 @@ class AccessControl:
         return made
 
     def put(self, made: User) -> User:
-        """Set the user of that name to ``made``, which is not used otherwise. Return the object to which sessions
-        refer."""
+        """Set the user with the name of ``made`` to ``made``, which the caller must not use again. Return the
+        object to which sessions refer."""
         user = self.users.setdefault(made.name, made)
         if user is not made:
             user.assign(made)

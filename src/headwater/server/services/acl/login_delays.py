@@ -108,8 +108,8 @@ class LoginDelays:
         return self._owed_ms > 0
 
     def hold_transaction(self, session: Session, start: int) -> Wait | None:
-        """Delay the reply of an EXEC in which a login failed; otherwise return None. The reply
-        begins at ``start`` of the outbox, and is removed from it."""
+        """Delay the reply of an EXEC in which a login failed; otherwise return None. The reply begins at ``start``
+        in the outbox, and is removed from the outbox."""
         delay_ms, self._owed_ms = self._owed_ms, 0
         if not delay_ms:
             return None

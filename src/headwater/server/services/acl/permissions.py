@@ -3,8 +3,8 @@
     command ─▶ its keys, as it uses them ─▶ its channels          all by a single selector
 
 Rule 1. Unrestricted users are not checked (`User.unrestricted`); callers test that first.
-Rule 2. If no selector permits a request, the reported refusal is the one of the selector that got
-        furthest: a channel before a key before the command, and the later of two keys.
+Rule 2. If no selector permits a request, the reported refusal is that of the selector that got furthest: a channel
+        is further than a key, a key is further than the command, and a later key than an earlier one.
 Rule 3. A key's flags determine the permissions: reading needs ``%R``; inserting, updating and
         deleting need ``%W``. A command that neither reads nor changes a value (EXISTS, WATCH) needs
         the key to match any pattern.
@@ -64,7 +64,7 @@ _CHANNELS = {
 """Channels of commands by name. UNSUBSCRIBE and its variants are missing, because every user may unsubscribe."""
 
 _NEEDS: dict[tuple[str, ...], int] = {}
-"""Cache: combination of key flags → permissions that it needs."""
+"""Cache: combination of key flags → permissions that a key with these flags needs."""
 
 
 def denial(user: User, row: Command, arguments: Arguments) -> Denial | None:
@@ -92,7 +92,7 @@ def denial(user: User, row: Command, arguments: Arguments) -> Denial | None:
 
 
 def sentence(user: User, found: Denial, *, verbose: bool = False) -> str:
-    """Format a denial. Only if ``verbose`` (ACL DRYRUN) does it name the key or channel."""
+    """Format a denial. The text names the key or channel only if ``verbose`` (ACL DRYRUN)."""
     name = user.name.decode("utf-8", "surrogateescape")
     about = found.object.decode("utf-8", "surrogateescape")
     if found.kind == COMMAND:

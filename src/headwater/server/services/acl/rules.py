@@ -122,7 +122,7 @@ def merge_selectors(words: Sequence[bytes]) -> list[bytes]:
 
 
 def apply(user: User, words: Iterable[bytes], *, all_channels: bool) -> None:
-    """Apply merged words to ``user``, up to the first invalid one. Raises `RuleError` for that."""
+    """Apply merged words to ``user``, up to the first invalid one. Raises `RuleError` for that word."""
     for word in words:
         try:
             apply_one(user, word, all_channels=all_channels)

@@ -24,7 +24,7 @@ COLLECTION = "gc"
 """Event: a run of Python's cyclic garbage collector. Redis does not have this event."""
 
 _MANTISSA_BITS = 6
-"""Number of leading bits of a duration that are retained: within 3 %, two significant digits as in
+"""Number of leading bits of a duration that are retained: a precision of 3 %, two significant digits as in
 Redis."""
 
 

@@ -36,7 +36,7 @@ class Monitors:
         self._clients = clients
         self._sessions: dict[Session, None] = {}
         self.source: bytes | None = None
-        """Replaces the client's address while commands do not come from the client itself: ``lua``."""
+        """Replaces the client's address while commands come from a script (``lua``); otherwise None."""
 
     def __len__(self) -> int:
         return len(self._sessions)

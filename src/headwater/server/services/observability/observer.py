@@ -8,7 +8,7 @@ Rule 1. An ordinary command costs two readings of the clock and one comparison. 
         latency-tracking and latency-monitor-threshold off it costs one comparison and the counting.
 Rule 2. No output contains a password (`headwater.server.services.observability.redaction`).
 Rule 3. When a command is recorded, it has run or will run: a failure of `record`, `blocks` and `show_script` is
-        logged, and does not affect it (`headwater.server.services.faults`, rule 5).
+        logged, and does not affect the command (`headwater.server.services.faults`, rule 5).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Observer:
         self.update_recording()
 
     def stop_monitoring(self, session: Session) -> None:
-        """Stop sending commands to a client (RESET, or it is closed)."""
+        """Stop sending commands to a client, after RESET or when the client is closed."""
         if session.subscriptions.monitoring:
             session.subscriptions.monitoring = False
             self.monitors.discard(session)
@@ -182,7 +182,7 @@ class Observer:
             self.record(session, name, arguments, nanoseconds)
 
     def blocks(self, session: Session, name: bytes, arguments: Arguments, nanoseconds: int) -> None:
-        """Record a command that waits. Monitors see it now; it is counted when it ends."""
+        """Record a command that waits. Monitors see the command now; it is counted when it ends."""
         session.spent_ns = nanoseconds
         if self.monitors and not session.blocked:
             try:
@@ -207,15 +207,15 @@ class Observer:
             self._faults.record(error, "recording a commit")
 
     def replied(self, name: bytes, errors: Sequence[CommandError]) -> None:
-        """Record errors in the reply of a command that ran. Redis counts a failure for all new errors
-        together, and for each error that was counted elsewhere."""
+        """Record errors in the reply of a command that ran. As in Redis, all new errors together count as one
+        failure, and so does each error that was counted elsewhere."""
         passed_on = [error for error in errors if isinstance(error, CountedError)]
         for error in errors:
             self.count_error(error)
         self.commands[name].failed += len(passed_on) + (len(passed_on) < len(errors))
 
     def rejected(self, arguments: Arguments, error: CommandError) -> None:
-        """Record a command that was rejected before it ran. An unknown one has no statistics."""
+        """Record a command that was rejected before it ran. An unknown command has no statistics."""
         self.count_error(error)
         name = full_name(arguments)
         if name is not None:

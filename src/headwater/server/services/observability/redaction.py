@@ -16,12 +16,12 @@ _SECRET_NAMES = {"masteruser", "user"}
 """Names in redis.conf that are secret in Redis and not settings here."""
 
 _WHOLLY_HIDDEN = {b"AUTH": 1, b"ACL|SETUSER": 2, b"ACL|DELUSER": 2, b"ACL|GETUSER": 2}
-"""Command → index of the argument from which on nothing is shown."""
+"""Command → index of the first argument that is hidden, with all arguments after it."""
 
 
 def shown_values(name: bytes, values: list[bytes]) -> list[bytes]:
     """Return the arguments of the command ``name`` (``CONFIG|SET``), with `HIDDEN` for secrets.
-    ``values`` are all of them or the first ones.
+    ``values`` are all arguments or the first ones.
 
     >>> shown_values(b"AUTH", [b"auth", b"bob", b"secret"])
     [b'auth', b'(redacted)', b'(redacted)']

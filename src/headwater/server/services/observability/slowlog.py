@@ -76,7 +76,7 @@ class SlowLog:
             self._bytes -= self._entries.pop().memory_bytes()
 
     def latest(self, count: int) -> list[SlowEntry]:
-        """Return up to ``count`` entries, newest first; all if it is negative."""
+        """Return up to ``count`` entries, newest first; all if ``count`` is negative."""
         entries = list(self._entries)
         return entries if count < 0 else entries[:count]
 
@@ -105,7 +105,7 @@ def _first_bytes(arguments: Arguments, index: int) -> bytes:
 
 
 def cut_values(values: list[bytes], count: int) -> list[bytes]:
-    """Replace all but the first arguments by their number; ``count`` is that of all."""
+    """Replace all but the first of ``count`` arguments by the number of the arguments that are left out."""
     if count <= MAX_ARGUMENTS:
         return values
     left = count - MAX_ARGUMENTS + 1

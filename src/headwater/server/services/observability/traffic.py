@@ -58,7 +58,7 @@ class Traffic:
         return thread_time_ns() - self.cpu_ns_before
 
     def sample(self, at: float, commands: int, turns: int) -> None:
-        """Update the rates at ``at`` monotonic seconds, when ``commands`` and ``turns`` have run in total."""
+        """Update the rates. ``at`` is monotonic, in seconds; ``commands`` and ``turns`` are the totals so far."""
         self.samples += 1
         cycles, cpu_ns = self.cycles(turns), self.cpu_ns()
         now = _Sample(at, commands, self.received_bytes, self.sent_bytes, cycles, cpu_ns)

@@ -194,7 +194,7 @@ local function find_any(...)
 end
 
 -- The functions for scripts. Common short calls go directly to C, since nothing in them can be refused.
--- Apart from these, only calls of `passed_on` are tail calls: it relies on that.
+-- Apart from these, only calls of `passed_on` are tail calls: `passed_on` relies on that.
 local functions = {}
 
 function functions.find(...)
@@ -343,7 +343,7 @@ end
 function functions.rep(...)
     local text, times = ...
     local number = tonumber(times) or 0
-    if text == "" and tonumber(times) then -- C would loop as many times
+    if text == "" and tonumber(times) then -- C would loop `times` times
         return text
     end
     local problem = size_problem(#(text_of(text) or "") * max(number, as_int(number)))

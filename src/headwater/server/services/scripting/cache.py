@@ -37,7 +37,7 @@ Flags = frozenset[bytes]
 
 
 class CachedScript:
-    """A compiled script. ``flags`` are those of its shebang, None without one."""
+    """A compiled script. ``flags`` are those of its shebang; None if it has no shebang."""
 
     def __init__(self, sha: bytes, function: Any, flags: Flags | None) -> None:
         self.sha = sha
@@ -81,7 +81,7 @@ class Scripts:
         return len(self._loaded) + len(self._evaluated)
 
     def find(self, sha: bytes) -> CachedScript | None:
-        """Find a script by its SHA-1 in hexadecimal digits of either case."""
+        """Find a script by its SHA-1 in hexadecimal digits of either case. Return None if it is not cached."""
         name = sha.lower()
         found = self._loaded.get(name)
         if found is None:
@@ -107,8 +107,8 @@ class Scripts:
         return script
 
     def declared(self, known: KnownCommand, arguments: Arguments) -> Flags | None:
-        """Return the flags that the script of a request declares in its shebang. None without a shebang, if
-        the script is unknown, and for a command that does not run a script."""
+        """Return the flags that the script of a request declares in its shebang; None if it has no shebang, if the
+        script is unknown, or if the command does not run a script."""
         if known.name in _BY_SHA:
             script = self.find(arguments.bytes(1))
             return None if script is None else script.flags
@@ -125,8 +125,8 @@ class Scripts:
 
 
 def _shebang(text: bytes) -> tuple[bytes, Flags | None]:
-    """Parse a shebang such as ``#!lua flags=no-writes,allow-stale``. Return the text to compile and
-    the flags, None without a shebang. Raises `CommandError`."""
+    """Parse a shebang such as ``#!lua flags=no-writes,allow-stale``. Return the text to compile and the flags,
+    which are None without a shebang. Raises `CommandError`."""
     if not text.startswith(b"#!"):
         return text, None
     line, newline, rest = text.partition(b"\n")

@@ -1,9 +1,9 @@
 -- The tables redis and cjson: the functions of a script that call the server. `host` has functions
--- of the server. Scripts never hold these: they get Lua functions that wrap them.
+-- of the server. Scripts never hold these functions: they get Lua functions that wrap them.
 --
 -- Rule 1. A function of the server returns words (values.py), or puts them into `box` if Lua may
 --         have no room for them: Python's frames do not survive a failed allocation.
--- Rule 2. A failure is returned as false and a text. A script cannot catch an error of Python's.
+-- Rule 2. A failure is returned as false and a text. A script cannot catch a Python error.
 
 local host, box, value_of, size_problem, NAME = ...
 

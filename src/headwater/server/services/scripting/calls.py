@@ -1,7 +1,7 @@
 """A run of a script, and redis.call: checks, the command, its reply as a Lua value.
 
-Rule 1. A script is one command: its inner commands run at once, in one record group, at one time.
-Rule 2. They run as the client's user, in a database that the script may select for itself.
+Rule 1. A script is one command: its inner commands run without interruption, in one record group, at one time.
+Rule 2. The inner commands run as the client's user, in a database that the script may select for itself.
 Rule 3. An inner command that fails changes nothing. Earlier writes of the script remain, as in
         Redis. This also applies if the journal has no room for the inner command, or if the script
         is stopped.
@@ -65,7 +65,7 @@ class ScriptRun:
     ) -> None:
         self._runner = runner
         self._authorization = authorization
-        # As in Redis, a script that has begun to write is not stopped half way.
+        # As in Redis, a script that has begun to write is not stopped halfway.
         self._is_bounded = memory.limit > 0 and memory.was_exceeded and not script.ignores_limit
         self._seconds = seconds
         self._session = session

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 MAX_DEPTH = 1000
-"""Maximum depth of nested values. Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. With a
-higher limit, Python's stack may overflow; the error is the same."""
+"""Maximum depth of nested values. Precedent: cjson, DEFAULT_ENCODE_MAX_DEPTH and DEFAULT_DECODE_MAX_DEPTH. If a
+script sets a higher limit, Python's stack may overflow; the error is the same."""
 
 _FRAMES = 5
 """Maximum number of Python's frames for each level of nested values."""
@@ -41,7 +41,7 @@ def deeply(function: Callable[[], Any]) -> Any:
 
 
 ITEM_BYTES = 16
-"""Number of bytes that an item of a table counts for its time, in addition to its own."""
+"""Number of bytes that an item of a table counts, for the time that it takes, in addition to its own."""
 UNCHECKED_BYTES = 16 * 1024
 """Number of bytes between two checks of the length and the time."""
 
@@ -57,8 +57,8 @@ _NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 
 
 class EncodeOptions(NamedTuple):
-    """Options of cjson.encode. An array with more than ``safe`` items may be at most ``ratio`` times
-    longer than the number of its items (0: any length); ``convert`` makes it an object."""
+    """Options of cjson.encode. An array longer than ``safe`` may be at most ``ratio`` times as long as the number
+    of its items (0: any length); ``convert`` makes a longer one an object."""
 
     convert: bool
     ratio: float

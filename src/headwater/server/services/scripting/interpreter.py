@@ -3,10 +3,10 @@
 The version of Lua is 5.1, as in Redis, provided by lupa. Scripts hold no Python object: attribute
 access is denied, and scripts get Lua functions that wrap the server's (calls.lua).
 
-Memory is limited. If Lua cannot allocate, it jumps to the last pcall over all C frames between, and
-Python's frames do not survive that. Therefore Python passes values to Lua only if there is
-certainly room: while less than half of the memory is used (`_is_roomy`). Otherwise it lifts the
-limit for that time, and passes values to scripts in a table, `_box`.
+Memory is limited. If Lua cannot allocate, it jumps to the last pcall, over all C frames in between, and Python's
+frames do not survive that. Therefore Python passes values to Lua only if there is certainly room: while less than
+half of the memory is used (`_is_roomy`). Otherwise it lifts the limit for that time, and passes values to scripts
+in a table, `_box`.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _DIRECT_WORDS = 1000
 refuses 8000 (LUAI_MAXCSTACK)."""
 
 _SMALL_BYTES = 4096
-"""Size of a text, in bytes, up to which it is not checked again if Lua has any room."""
+"""Size, in bytes, up to which a text is not checked again if Lua has any room."""
 
 _LOGGED_BYTES = 16 * MAX_LOG_MESSAGE
-"""Maximum number of bytes of a log message that are read. The log cuts it at a sixteenth of that."""
+"""Maximum number of bytes of a log message that are read. The log cuts the message to a sixteenth of that."""
 
 _UNCHECKED_CALLS = 16
-"""Number of calls of functions of bit between two checks of the clock. The other functions of libraries are checked
-each time, and so are commands (calls.py): each may take long, and Lua only counts its own instructions."""
+"""Number of calls of functions of bit between two checks of the clock. Other functions of libraries, and commands
+(calls.py), check it each time, because one call may take long, and Lua counts only its own instructions."""
 
 TIMEOUT = (
     b"ERR the script ran longer than lua-time-limit and was stopped; what it wrote before remains"
@@ -104,7 +104,7 @@ class Interpreter:
     """A Lua state with the prelude loaded. Raises `ImportError` if lupa is not installed.
 
     ``current`` is the current run; the script can call its ``call``, ``set_resp`` and ``may_run``. The
-    commands that it calls use ``arguments`` and ``reply``. ``deadline_ns`` is the monotonic time when it ends.
+    commands that it calls use ``arguments`` and ``reply``. ``deadline_ns`` is the run's monotonic end.
     """
 
     def __init__(self) -> None:
@@ -299,16 +299,15 @@ class Interpreter:
         self._is_bound = False
 
     def _is_roomy(self, size: int) -> bool:
-        """Return whether Lua, with its limit, can certainly take values of this size. At most it also
-        allocates, at the same time, a larger table of its strings: a third of the memory in use."""
+        """Return whether Lua, with its limit, can certainly take values of this size. Allow for a larger table of
+        its strings, a third of the memory in use, which Lua may allocate at the same time."""
         return self._is_bound and self._used() + 2 * size < self._most // 2
 
     def _answering(
         self, function: Callable[..., Any], weight: int = _UNCHECKED_CALLS
     ) -> Callable[..., Any]:
-        """Wrap a function for the prelude. The wrapper returns its value, or the text of its error
-        (`answer` in calls.lua). Any other exception ends the run, even if the script catches the
-        error."""
+        """Wrap a function for the prelude. The wrapper returns the function's value, or the text of its error
+        (`answer` in calls.lua). Any other exception ends the run, even if the script catches the error."""
 
         def answer(*arguments: Any) -> Any:
             if not self._is_roomy(0):

@@ -52,7 +52,7 @@ def bits(name: bytes, *numbers: float) -> int:
 
 def _as_word(number: float) -> int:
     """Return the last 32 bits of a number, rounded to even as LuaBitOp does: those of a sum whose exponent is 52.
-    They are arbitrary for numbers beyond 2^51, infinities and NaN. Precedent: bitop.luajit.org, semantics."""
+    The bits are arbitrary for numbers beyond 2^51, infinities and NaN. Precedent: bitop.luajit.org, semantics."""
     return int.from_bytes(struct.pack("<d", number + (2**52 + 2**51))[:4], "little")
 
 

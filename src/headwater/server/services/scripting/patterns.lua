@@ -227,7 +227,7 @@ local function growth(items)
     return power + scans, doubles
 end
 
--- Returns an upper bound of the same for a pattern that is not parsed.
+-- Returns upper bounds of these two numbers for a pattern that is not parsed.
 local function coarse_growth(pattern)
     local power, doubles = select(2, gsub(pattern, "[*+-]", "")), select(2, gsub(pattern, "?", ""))
     if find(pattern, "%%[b%d]") then

@@ -1,5 +1,5 @@
 -- The environment of scripts. Runs once in each interpreter, before any script. `host` has
--- functions of the server. Scripts never hold these: they get Lua functions that wrap them.
+-- functions of the server. Scripts never hold these functions: they get Lua functions that wrap them.
 --
 -- Rule 1. Every script runs in an environment of read-only tables, so that nothing of it remains
 --         except its changes of the store.
@@ -367,7 +367,7 @@ local function run(script, keys, argv)
     return unpack(words, 1, count)
 end
 
--- Like `run`, for a few short keys and arguments.
+-- Does the same as `run`, for a few short keys and arguments.
 local function run_words(script, count, ...)
     local keys, argv = {}, { ... }
     if count > 0 then

@@ -49,7 +49,7 @@ end
 
 local append -- below
 
--- Appends a table that stands for something other than an array. Returns false if it does not.
+-- Appends a table that stands for something other than an array. Returns false for an array.
 local function append_special(words, count, one, depth, seen)
     local text = rawget(one, "err")
     if type(text) == "string" then
@@ -143,7 +143,7 @@ function append(words, count, one, depth, seen)
 end
 
 -- Returns a problem if the strings among `count` words have more than `most` bytes together. A string that
--- occurs often takes memory once in Lua, and each time outside of it. None is longer than the memory in use.
+-- occurs often takes memory once in Lua, and each time outside of it. No string is longer than the memory in use.
 local function size_problem(words, count, most, what)
     local bytes = 0
     if count * gcinfo() * 1024 > most then

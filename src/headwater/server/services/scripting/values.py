@@ -123,8 +123,8 @@ class _ReplyDecoder:
 
 
 def write_word(reply: ReplyWriter, word: Any, *, says_false: bool) -> None:
-    """Write a value that is a single word. False is nil unless the script itself has selected RESP3
-    (redis.setresp)."""
+    """Write a value that is a single word. False is written as nil unless ``says_false``: the script itself has
+    selected RESP3 (redis.setresp)."""
     if isinstance(word, bytes):
         reply.bulk(word)
     elif word is None or (word is False and not says_false):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SAVE, REWRITE = "save", "rewrite"
-"""Causes of a checkpoint: SAVE and BGSAVE, or BGREWRITEAOF and the growth of the journal. Both write the
+"""Causes of a checkpoint: SAVE and BGSAVE, or BGREWRITEAOF and the growth of the journal. All of them write the
 same image."""
 
 
@@ -33,7 +33,7 @@ class CheckpointStatistics:
         self._began = now
 
     def succeed(self, now: float, wall: int) -> float:
-        """Record that the current checkpoint has succeeded. Return its duration."""
+        """Record that the current checkpoint has succeeded. Return its duration in seconds."""
         took = self._end(now)
         self.last_succeeded, self.last_save = True, wall
         self.changes_saved = self.changes_begun
@@ -46,7 +46,7 @@ class CheckpointStatistics:
         self.last_succeeded = False
 
     def seconds(self, now: float) -> int:
-        """Return the time for which the current checkpoint has run; -1 if none runs."""
+        """Return the time for which the current checkpoint has run, in seconds; -1 if none runs."""
         return int(now - self._began) if self.current else -1
 
     def _end(self, now: float) -> float:

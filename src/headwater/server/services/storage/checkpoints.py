@@ -44,12 +44,12 @@ from headwater.server.services.turn_clock import TurnClock
 log = logging.getLogger("headwater.server")
 
 TAIL_BYTES = 16 * 1024 * 1024
-"""Growth of the journal since the last image, in bytes, from which a clean stop writes an image: replaying it
-would take a tenth of a second."""
+"""Growth of the journal since the last image, in bytes, from which a clean stop writes an image: replaying that
+much would take a tenth of a second."""
 
 STATE_BYTES = 2 * 1024 * 1024 * 1024
-"""Size of the entries, in bytes, from which a clean stop writes no image: it would take some ten seconds, and a
-service manager does not wait longer than a minute or two."""
+"""Size of the entries, in bytes, from which a clean stop writes no image: writing one would take some ten seconds,
+and a service manager does not wait longer than a minute or two."""
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 600.0
 _LONGEST_AFTER = 7
@@ -90,7 +90,7 @@ class Checkpoints:
         """True if the last checkpoint found damage in a file that a start would read."""
 
     def use(self, journal: Journal, segments: Segments, keyspace: Keyspace) -> None:
-        """Write checkpoints of ``keyspace`` from now on, which ``journal`` describes."""
+        """Write checkpoints of ``keyspace``, which ``journal`` describes, from now on."""
         self._journal, self._segments, self._keyspace = journal, segments, keyspace
         if self._has_helper:
             with suppress(OSError):  # a checkpoint tries again, and reports it
@@ -127,7 +127,7 @@ class Checkpoints:
         return max(least, size * share // 100, _LEAST_GROWTH_BYTES)
 
     def _next(self) -> int:
-        """Return the same as `_growth`, or -1 if a checkpoint was requested."""
+        """Return the result of `_growth`, or -1 if a checkpoint was requested."""
         return -1 if self.statistics.requested else self._growth()
 
     # --- beginning ------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ class Checkpoints:
         segments.remove(unneeded)
 
     def _acquire(self) -> bool:
-        """Acquire the node's lock. Return False without it if the node is stopping: it waits for this
-        thread."""
+        """Acquire the node's lock. Return False, without the lock, if the node is stopping, because the node then
+        waits for this thread."""
         while not self._lock.acquire(timeout=_PATIENCE_S):
             if self._stopped:
                 return False
@@ -303,8 +303,8 @@ class Checkpoints:
     # --- in this process ------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """At a clean stop, write an image if replaying the journal would take long, if the last checkpoint
-        failed, if save points keep the data and not ``appendonly``, or if a file is damaged."""
+        """Write an image at a clean stop if replaying the journal would take long, if the last checkpoint failed,
+        if save points keep the data and not ``appendonly``, or if a file is damaged."""
         least = TAIL_BYTES if self._config.appendonly and not self._failures else 1
         wanted = self._state.writes_image_at_stop and self._tail_is_long(least)
         if wanted or self._damaged:

@@ -4,14 +4,14 @@
                                                                                       │ wakes the driver
     a later turn: deliver the blocks ── the command runs again from its start ◀───────┘
 
-Rule 1. A command that needs blocks on disk has changed nothing and replied nothing (design rule 7). It runs
-        again like a new request: all checks are repeated.
-Rule 2. A client waits while its blocks are read: its further requests run after its reply. It is not
-        blocked in Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it, and if
-        its input ends it still gets its reply.
-Rule 3. The blocks are delivered right before the command runs again, and are open until it ends. If it needs
-        others then, it waits again, and gets all of them together.
-Rule 4. If a block cannot be read, the command runs again and may wait for the disk itself: so it reports the
+Rule 1. A command that needs blocks on disk has changed nothing and replied nothing (design rule 7). The command
+        runs again like a new request: all checks are repeated.
+Rule 2. A client waits while its blocks are read: its further requests run after its reply. The client is not
+        blocked in Redis's sense: it is not counted, CLIENT UNBLOCK and timeouts do not affect it, and if its input
+        ends it still gets its reply.
+Rule 3. The blocks are delivered right before the command runs again, and are open until it ends. If the command
+        then needs other blocks, it waits again, and gets all of them together.
+Rule 4. If a block cannot be read, the command runs again and may wait for the disk itself. It then reports the
         error, unless it does not need the block any more.
 """
 
@@ -34,7 +34,7 @@ from headwater.server.session.session import Session
 log = logging.getLogger("headwater.server")
 
 THREADS = 4
-"""Number of clients whose blocks are read at once. A disk serves several requests faster than one after the other."""
+"""Number of clients whose blocks are read concurrently: a disk serves several requests faster than one by one."""
 
 
 class ColdRead(NamedTuple):
@@ -116,8 +116,8 @@ class ColdReads:
             thread.start()
 
     def settle(self) -> list[Session]:
-        """Return the sessions whose commands can run again: their requests are ``postponed``. The caller holds
-        the node's lock and is within a turn."""
+        """Return the sessions whose commands can run again: their requests are ``postponed``. The caller must hold
+        the node's lock and be within a turn."""
         sessions: list[Session] = []
         while self._done:
             read = self._done.popleft()
@@ -133,8 +133,8 @@ class ColdReads:
         return sessions
 
     def deliver(self, session: Session) -> bool:
-        """Open the blocks that were read for the request that ``session`` now runs again. Return whether it
-        may wait for the disk (rule 4)."""
+        """Open the blocks that were read for the request that ``session`` now runs again. Return whether the
+        request may wait for the disk (rule 4)."""
         read = self._ready.get(session)
         if read is None:
             return False

@@ -1,4 +1,4 @@
-"""Moves blocks out of segments that are mostly dead, so that these can be removed.
+"""Moves blocks out of segments that are mostly dead, so that the segments can be removed.
 
     checkpoint ──▶ begin ── thread: copies blobs, at most `checkpoint-io-limit` (journal/segments/compaction.py)
                                  └── under the node's lock, some at a time: the facts ``stored`` with new places
@@ -37,7 +37,7 @@ log = logging.getLogger("headwater.server")
 
 LEAST_BYTES = 32 * 1024 * 1024
 SEARCHED_AT_ONCE = 2000
-"""Number of blocks that are visited under the node's lock at once, which takes a millisecond."""
+"""Number of blocks that are visited without releasing the node's lock. Visiting them takes a millisecond."""
 MOVED_AT_ONCE = 64
 _PATIENCE_S = 0.1
 
@@ -82,7 +82,7 @@ class Compactions:
         self._config = config
 
     def begin(self) -> None:
-        """Begin to move blocks in a thread, unless one runs."""
+        """Begin to move blocks in a thread, unless a compaction runs."""
         if self._thread is not None or self._stopping.is_set() or self._segments is None:
             return
         assert self._journal is not None
@@ -151,7 +151,7 @@ class Compactions:
         )
 
     def _find(self, keyspace: Keyspace, sparse: set[int]) -> Holders:
-        """Return the blocks that refer to these segments."""
+        """Return the blocks that refer to the segments in ``sparse``."""
         found: Holders = {}
         with self._locked(keyspace):
             sids = list(keyspace.streams)

@@ -12,7 +12,7 @@ _KEYS = 3
 
 
 def unreadable(error: JournalDamaged, command: Command, arguments: Arguments) -> CommandError:
-    """Return the error reply for damaged entries. It names the command's first keys. ``error`` names the
+    """Return the error reply for damaged entries. The reply names the command's first keys. ``error`` names the
     file, the offset, and the ids if they are known."""
     found = find_keys(arguments, command.keys, command.finder)[:_KEYS]
     keys = ", ".join(f"'{shown(arguments.bytes(key.position))}'" for key in found)

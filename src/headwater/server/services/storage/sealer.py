@@ -14,10 +14,10 @@ Rule 3. If the thread or its results are lost, nothing else is lost: the blocks 
 Rule 4. A block is reported as stored after the fsync of its segment. One fsync serves all blocks that were
         queued, at most `SYNCED_AT_ONCE_BYTES`. No reply waits for the facts.
 Rule 5. If a segment cannot be written, blocks are sealed in memory, by turns if necessary (rule 2), until
-        storing is tried again after `PAUSE_S`. After a failed fsync it fails until a restart.
+        storing is tried again after `PAUSE_S`. After a failed fsync, storing fails until a restart.
 Rule 6. While memory is tight (memory_use.py), a turn that adds to it waits for the disk, `RELIEF_S` at most:
         clients that write faster than blocks can be stored are slowed down, not refused.
-Rule 7. The thread applies results also when no turns run. It pauses in between, so that turns come first.
+Rule 7. The thread applies results also when no turns run. The thread pauses in between, so that turns come first.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from headwater.server.services.storage.segments import Segments
 log = logging.getLogger("headwater.server")
 
 MAX_QUEUED = 16
-"""Maximum number of blocks queued for the thread, 1 MiB, so that it need not wait for the end of a turn
-after each."""
+"""Maximum number of blocks queued for the thread, 1 MiB, so that the thread need not wait for the end of a turn
+after each block."""
 
 MAX_QUEUED_TO_STORE = 128
-"""Maximum number of queued blocks if the thread stores them: 8 MiB for an fsync."""
+"""Maximum number of queued blocks if the thread stores them: 8 MiB for each fsync."""
 
 SYNCED_AT_ONCE_BYTES = 8 * 1024 * 1024
 
@@ -120,7 +120,7 @@ class Sealer:
         self._retry_at = 0.0
 
     def step(self) -> None:
-        """Queue more blocks, and help the thread if it lags behind. The caller holds the node's lock."""
+        """Queue more blocks, and help the thread if it lags behind. The caller must hold the node's lock."""
         self._enqueue()
         self.keyspace.sealing.help(HELPED_AT_ONCE)
         if self._memory.is_pressing and self._state.poisoned is None:
@@ -157,7 +157,7 @@ class Sealer:
         memory.is_pressing = False
 
     def settle(self, most: int = SETTLED_AT_ONCE) -> None:
-        """Apply at most ``most`` results of the thread. The caller holds the node's lock and commits."""
+        """Apply at most ``most`` results of the thread. The caller must hold the node's lock and then commit."""
         records, keyspace = self._records, self.keyspace
         for _ in range(min(most, len(self.done))):
             if not records.admits(HEADROOM):
@@ -179,7 +179,7 @@ class Sealer:
                 self.segments.settled, self.segments.failure = place.segment, ""
 
     def has_work(self) -> bool:
-        """Return whether a block is queued, or its result not applied."""
+        """Return whether a block is queued or a result is not applied yet."""
         return self._queued > 0
 
     def work(self) -> None:
@@ -221,8 +221,8 @@ class Sealer:
         self._queue.put(None)
 
     def take_turn(self) -> bool:
-        """Run `settle` and `step` in a separate turn. Return whether a result was applied. The caller holds the
-        node's lock."""
+        """Run `settle` and `step` in a separate turn. Return whether a result was applied. The caller must hold
+        the node's lock."""
         if self._state.poisoned is not None or self._stopped:
             return False
         applied = self._apply()

@@ -25,8 +25,8 @@ log = logging.getLogger("headwater.journal")
 
 
 def segment_writer(journal: Journal) -> SegmentWriter:
-    """Return a writer of new segments. It leaves the space for the next image and for the journal file that
-    a rotation needs, so that a disk full of journal can still be emptied by a checkpoint."""
+    """Return a writer of new segments. The writer leaves the space for the next image and for the journal file
+    that a rotation needs, so that a disk full of journal can still be emptied by a checkpoint."""
     catalog = journal.catalog
 
     def room(needed: int) -> int:
@@ -43,9 +43,9 @@ class Segments:
         self.writer = segment_writer(journal)
         """Writer of the sealer. Only the sealer's thread uses it."""
         self.settled = 0
-        """Number of the segment of the block that the sealer has settled last."""
+        """Number of the segment that contains the block that the sealer settled last."""
         self.compacting_from: int | None = None
-        """Lowest number of the segments of a running compaction; None if none runs."""
+        """Lowest segment number of the running compaction; None if none runs."""
         self.failure = ""
         """Reason why no segment can be written; empty if one can."""
         self._journal = journal
@@ -68,8 +68,8 @@ class Segments:
             log.info("%d segments without entries were removed", len(gone))
 
     def remove_orphans(self, state: Collection[int], named: Collection[int]) -> None:
-        """At a start, remove every segment to which the state does not refer and that the image and the journal have
-        not ``named``. Report those that are missing."""
+        """Remove, at a start, every segment to which the state does not refer and that the image and the journal
+        have not ``named``. Report missing segments."""
         there = set(segment_numbers(self._journal.files))
         for number in sorted(set(state) - there):
             log.error(

@@ -4,8 +4,8 @@ reported, and return only counts and ids.
     plan of a stream ──▶ Walk ─┐                             ┌─▶ its number and ids ──▶ the plan goes on
     plan of a stream ──▶ Walk ─┴─▶ calls of one request ─────┴─▶ …
 
-Rule 1. A plan is a generator. It yields a walk and goes on when that has ended, so the next walks of many plans
-        are sent together.
+Rule 1. A plan is a generator. It yields a walk and continues when that walk has ended, so the next walks of many
+        plans are sent together.
 Rule 2. Entries that are removed between the calls count as missing, which is correct.
 """
 
@@ -68,18 +68,18 @@ has: about 1 MB, at most 200 entries."""
 
 _BUDGET: Final = 10_000
 _BUDGET_BYTES: Final = 16 * 1024 * 1024
-"""Entries and bytes that one request's calls may walk: some 10 ms during which the server serves no other client."""
+"""Maximum numbers of entries and bytes that one request's calls walk, which blocks the server for some 10 ms."""
 
 _TOGETHER: Final = 32
-"""Maximum number of calls in one request. More save little, and leave each stream too small a share."""
+"""Maximum number of calls in one request. More calls save little, and leave each stream too small a share."""
 
 _AT_FIRST: Final = 16
 """Number of calls in the first request, when the sizes of entries are not known."""
 
 
 class Walk:
-    """A walk over the live entries in (start, to], at most ``most`` of them. ``seen`` is the number so far, ``starts``
-    the ids at the indexes ``places`` (increasing; 0 is the first entry), ``copied`` the bytes of the last call."""
+    """A walk over the first ``most`` (None: all) live entries in (start, to]. ``seen`` is the number so far,
+    ``starts`` the ids at the increasing indexes ``places``, ``copied`` the bytes that the last call copied."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Walk:
         self._places, self._most = places, most
 
     def call(self, share: int) -> ScriptCall:
-        """Return the next call, which may walk one ``share``-th of a request's budget."""
+        """Return the next call, which may walk 1 / ``share`` of a request's budget."""
         budget = max(1, _BUDGET // share)
         if self._most is not None:
             budget = min(budget, self._most - self.seen)
@@ -116,17 +116,17 @@ class Walk:
 
 
 Plan = Generator[Walk, None, T]
-"""Yields walks that have not ended, and goes on when they have (rule 1)."""
+"""Yields walks that have not ended, and continues after each when it has ended (rule 1)."""
 
 
 class LuaPlanner(Planner):
     """Plans with Lua on Redis and Valkey.
 
-    There, counting means walking the range, so known counts are not computed again. If the first entry is
-    after the position, all live entries are. If nothing was missing at the last look, nothing is missing
-    now, provided that as many entries were removed in total, the first entry is the same, and the stream
-    holds as many of the entries added since as its counter says: only those are counted. (The last check
-    is needed because a stream that was created again can have the rest in common.)
+    On these servers a count walks the range, so known counts are not computed again. If the first entry is after
+    the position, all live entries are. If no entry was missing at the last look, none is missing now if the total
+    of removed entries and the first entry are the same, and the stream has all entries that its counter says were
+    added since. Then only the entries added since are counted. (The last check is needed because a stream that
+    was created again can agree in the rest.)
     """
 
     def __init__(self, store: SourceStore) -> None:
@@ -165,7 +165,7 @@ class LuaPlanner(Planner):
         taken = total
         if to != state.last_id:
             taken = yield from _counted(stream, position.id, to)
-        # An XDEL that ran during the count must be recognised as an XDEL.
+        # The state is read again, so that an XDEL during the count is recognised as an XDEL.
         now = self._store.state(stream)
         if now is None:
             return None
@@ -202,7 +202,7 @@ class LuaPlanner(Planner):
         edges = [0, *places[: len(walk.starts)], walk.seen]
         counted = [end - start for start, end in itertools.pairwise(edges)]
         cut = parts_between(start, to, walk.starts, counted)
-        # The state only explains what is missing.
+        # The state is needed only to explain missing entries.
         missing = sum(counted) != span.entries
         return CutRange(self._store.state(stream) if missing else None, cut)
 
@@ -212,7 +212,7 @@ class LuaPlanner(Planner):
     # --- walks ------------------------------------------------------------------------------------
 
     def _carried_out(self, plans: Mapping[str, Plan[T]]) -> dict[str, T]:
-        """Carry out plans to their ends, and return their results."""
+        """Run plans to their ends, and return their results."""
         found: dict[str, T] = {}
         going = dict(plans)
         while going:
@@ -227,14 +227,14 @@ class LuaPlanner(Planner):
         return {stream: found[stream] for stream in plans}
 
     def _walk(self, walks: Iterable[Walk]) -> None:
-        """Carry out walks to their ends."""
+        """Run walks to their ends."""
         left = deque(walks)
         while left:
             together = [left.popleft() for _ in range(min(_TOGETHER, self._together, len(left)))]
             calls = [walk.call(len(together)) for walk in together]
             for walk, reply in zip(together, self._store.run_all(_WALK, calls), strict=True):
                 walk.go_on(reply)
-            # One entry is always copied, and may have more than a call's share of the bytes.
+            # A call always copies at least one entry, which may exceed the call's share of the bytes.
             largest = max(1, *(walk.copied for walk in together))
             self._together = max(1, min(2 * self._together, _TOGETHER, _BUDGET_BYTES // largest))
             left.extendleft(walk for walk in reversed(together) if not walk.ended)
@@ -262,7 +262,7 @@ def _taken(
 ) -> Plan[int]:
     """Return the number of entries after ``position``, up to ``upto``.
 
-    All ``total`` entries after ``position`` are live.
+    ``total`` is the number of live entries after ``position``; no entry must be missing.
     """
     if upto is None or upto.id >= state.last_id:
         return total

@@ -1,4 +1,4 @@
-"""Decides where a batch ends and how it is split into ranges, without reading entries' bodies.
+"""Determines where a batch ends and how it is split into ranges, without transferring entries.
 
 `planner` chooses the implementation: split_planning.py on Headwater, lua_planning.py on Redis and Valkey. Both return
 the same numbers.
@@ -17,7 +17,7 @@ from headwater.spark.core.positions import Position, ReadSpan, StreamState, afte
 class Look(NamedTuple):
     """A stream at one moment, seen from a position in it.
 
-    ``total`` entries are live after the position, ``taken`` of them up to ``to``.
+    ``total`` is the number of live entries after the position, ``taken`` the number of those up to ``to``.
     """
 
     state: StreamState
@@ -27,7 +27,7 @@ class Look(NamedTuple):
 
 
 class CutRange(NamedTuple):
-    """A range split into parts: each is an id range with the number of its live entries."""
+    """A range split into parts. Each part is an id range with the number of its live entries."""
 
     state: StreamState | None
     parts: list[tuple[IDRange, int]]
@@ -38,10 +38,10 @@ class CutRange(NamedTuple):
 
 
 Wanted = Mapping[str, tuple[Position, Position | None]]
-"""Streams, each with the position to look from, and the position to look up to (None: the last id)."""
+"""By stream, the position from which to look, and the position up to which to look (None: the last id)."""
 
 Limits = Mapping[str, tuple[Position, Look, int]]
-"""Streams, each with a position, a look from there, and the number of its entries that a batch may take."""
+"""By stream, a position, a look from that position, and the number of entries that a batch may take."""
 
 
 class Planner(ABC):
@@ -49,18 +49,18 @@ class Planner(ABC):
 
     @abstractmethod
     def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
-        """Look at each stream after its position, taken up to the second one, or up to its last id if that is None.
+        """Look at each stream after its first position. ``taken`` counts entries up to the second position.
 
-        The look at a stream that does not exist is None. Streams with nothing new share a few requests.
+        The look at a stream that does not exist is None. Streams without new entries share a few requests.
         """
 
     @abstractmethod
     def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
-        """Reduce each look to its first ``count`` entries; requires ``count < look.taken``."""
+        """Reduce each look to its first ``count`` entries; ``count`` must be less than ``look.taken``."""
 
     @abstractmethod
     def cut_all(self, spans: Mapping[str, tuple[ReadSpan, int]]) -> dict[str, CutRange]:
-        """Split the span of each stream into at most the number of parts."""
+        """Split the span of each stream into at most the given number of parts."""
 
     @abstractmethod
     def count(self, stream: str, start: StreamID, to: StreamID) -> int:
@@ -80,7 +80,7 @@ class Planner(ABC):
 
 
 def part_sizes(count: int, parts: int) -> list[int]:
-    """Split ``count`` into ``parts``; the first ``count mod parts`` are one larger, as in XSPLIT."""
+    """Split ``count`` into ``parts`` sizes. The first ``count mod parts`` are larger by one, as in XSPLIT."""
     size, larger = divmod(count, parts)
     return [size + 1] * larger + [size] * (parts - larger)
 
@@ -100,7 +100,7 @@ def parts_between(
 def look_without_new_entries(
     state: StreamState, position: Position, upto: Position | None
 ) -> Look | None:
-    """Return the look at a stream with no entry after ``position``; None if there may be one."""
+    """Return the look at a stream without entries after ``position``; None if there may be such entries."""
     if position.id < state.last_id:
         return None
     to = state.last_id if upto is None else min(upto.id, state.last_id)

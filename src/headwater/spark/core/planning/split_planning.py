@@ -1,7 +1,7 @@
 """Plans on Headwater, with XCOUNTERS and XSPLIT.
 
-Rule 1. Numbers that must be consistent are asked for in one MULTI.
-Rule 2. The counters alone show that a stream has nothing new, and cost some microseconds for each stream.
+Rule 1. Numbers that must be consistent are requested in one MULTI.
+Rule 2. The counters alone show that a stream has no new entries. They cost some microseconds for each stream.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headwater.spark.core.positions import Position, ReadSpan, before
 from headwater.spark.core.store import Command, SourceStore
 
 _TOGETHER: Final = 200
-"""Streams in one request: some milliseconds during which the server serves no other client."""
+"""Maximum number of streams in one request, which occupies the server for some milliseconds."""
 
 
 class SplitPlanner(Planner):
@@ -73,8 +73,8 @@ class SplitPlanner(Planner):
         return found
 
     def limit_all(self, wanted: Limits) -> dict[str, Look | None]:
-        # Finding the end takes several steps, during which entries may be removed. The result is
-        # counted again in one step, so it may be fewer than `count` entries, but never more.
+        # Finding the end takes several steps, during which entries may be removed. The entries up to the
+        # end are counted again in one step. Their number may be less than `count`, but never more.
         ends: dict[str, StreamID] = {}
         for names in batched(wanted, _TOGETHER):
             found = self._store.run_operations(

@@ -24,10 +24,10 @@
     sql = "SELECT category, sum(price) AS sum FROM sales GROUP BY category"
     path = "tables/by_category"
 
-Rule 1. All mistakes are reported at once, each with its key and what would be valid.
-Rule 2. ``${NAME}`` is replaced from the environment, except in SQL, so that no file needs to contain a url's
-        password. Values from the environment are never shown.
-Rule 3. Paths are relative to the file, so a pipeline runs the same from any directory.
+Rule 1. All mistakes are reported together, each with its key and a valid alternative.
+Rule 2. ``${NAME}`` is replaced from the environment, except in SQL, so that a file need not contain a url's
+        password. Such values are never shown, except in paths and in ``master`` and ``app``.
+Rule 3. Paths are relative to the file's directory, so a pipeline runs the same from any working directory.
 
     model                              the contents of a declaration: Pipeline, Source, Table, Archive …
     loading                            reads a file, section by section

@@ -26,9 +26,9 @@ _KEYS: Final = ("path", "sources", "keep", "trim", "forget_queries_after")
 def read_archive(
     problems: Problems, values: Mapping[str, Any], sources: Mapping[str, Source]
 ) -> Archive | None:
-    """Read the section; return None and add to ``problems`` if it is invalid.
+    """Read the section and add its mistakes to ``problems``; return None if its path is wrong.
 
-    Without ``sources`` the archive covers every source.
+    Without the key ``sources``, the archive covers every source.
     """
     for key in values:
         if key not in _KEYS:

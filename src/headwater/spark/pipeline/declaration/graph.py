@@ -3,10 +3,10 @@
     source, append ──▶ append, update                   one streaming query each
     append, update, complete, input ──▶ complete        a batch, after the run
 
-A table of mode append or update reads sources and append tables: it is made from their rows, each once. It reads the
-rows of an append table from the log of its commits, if the table's sink has one (parquet, delta). Otherwise its query
-contains the other table's SQL, from the source's entries on. A complete table reads tables. It never reads a source,
-because the source's history may be trimmed, and the table's contents must not shrink.
+A table of mode append or update reads sources and append tables, each of their rows once. It reads an append table
+from the log of that table's commits, if that table's sink has a log (parquet, delta). Otherwise its query contains
+that table's SQL, and reads that table's sources. A complete table reads tables. It never reads a source, because
+a source may be trimmed, and the table's contents must not shrink.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def ordered(
     *,
     unreadable: Container[str] = (),
 ) -> list[str]:
-    """Return the tables' names, each after those that it reads; add broken rules to ``problems``.
+    """Return the tables' names, each after the tables that it reads; add broken rules to ``problems``.
 
-    ``unreadable`` are tables whose rows cannot be read back.
+    ``unreadable`` contains the tables whose sinks cannot be read back.
     """
     kinds = dict.fromkeys(sources, "source") | dict.fromkeys(inputs, "input")
     kinds |= {table.name: table.mode for table in tables.values()}
@@ -62,7 +62,7 @@ def sources_below(
 ) -> list[str]:
     """Return those of ``sources`` that the table ``name`` reads, directly or through the SQL of other tables.
 
-    It does not look below the tables in ``logged``, whose rows are read from their logs.
+    The sources of tables in ``logged`` are left out, because such tables are read from their logs.
     """
     through = [one for one in upstream(name, tables, logged) if one not in logged]
     read = {one for table in (name, *through) for one in tables[table].reads}
@@ -70,7 +70,7 @@ def sources_below(
 
 
 def upstream(name: str, tables: Mapping[str, Table], logged: Container[str] = ()) -> set[str]:
-    """Return every table that ``name`` reads, directly or through other tables that are not in ``logged``."""
+    """Return every table that ``name`` reads, directly or through tables that are not in ``logged``."""
     found: set[str] = set()
     ahead = [name]
     while ahead:

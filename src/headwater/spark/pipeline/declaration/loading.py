@@ -1,4 +1,4 @@
-"""Reads a file, section by section. A mistake becomes a problem, and reading continues."""
+"""Reads a file, section by section. Reading continues after a mistake, which is added to the problems."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
 
         declared = pipeline.load("orders.toml", overrides=["source.orders.startingId=latest"])
 
-    ``overrides`` are ``key=value`` texts that replace or add keys, as ``headwater pipeline run --set`` does.
-    Raises `PipelineError` with the file, each wrong key, and the remedy. Source:
+    ``overrides`` are ``key=value`` strings that replace or add keys, as with ``headwater pipeline run --set``.
+    Raises `PipelineError`, which names the file and each wrong key with its remedy. See
     docs/guide/pipeline.md.
     """
     path = Path(file)
@@ -55,7 +55,7 @@ def load(file: Path | str, *, overrides: Sequence[str] = ()) -> Pipeline:
 
 
 def read(file: Path, document: dict[str, Any]) -> Pipeline:
-    """Return the pipeline that ``document`` declares; raises `PipelineError` with all mistakes."""
+    """Return the pipeline that ``document`` declares. Raises `PipelineError` with all mistakes."""
     problems = Problems(file)
     for key in document:
         if key not in _SECTIONS:
@@ -101,7 +101,7 @@ def read(file: Path, document: dict[str, Any]) -> Pipeline:
 
 
 def _check_group(problems: Problems, name: str, source: Source, readers: list[str]) -> None:
-    """Check that only one query reads a group's source: members of a group share its entries."""
+    """Check that only one query reads a source with a group, whose members share the entries."""
     if "group" in source.options and len(readers) > 1:
         problems.add(
             f"source.{name}.group",
@@ -112,7 +112,7 @@ def _check_group(problems: Problems, name: str, source: Source, readers: list[st
 
 
 def _check_loops(problems: Problems, name: str, source: Source, readers: Sequence[Table]) -> None:
-    """Check that no table is written to a stream from which it is made: it would read its rows without end."""
+    """Check that no table is written to a stream from which it is made, and would so read its own rows."""
     try:
         options = parse_options(source.options)
     except DeclarationError:
@@ -218,7 +218,7 @@ def _spark(problems: Problems, values: dict[str, Any]) -> tuple[str | None, str,
 
 
 def _with_declared_names(tables: dict[str, Table], names: Sequence[str]) -> dict[str, Table]:
-    """Spell all names as they are declared; SQL ignores case, but the graph does not."""
+    """Spell the names in ``reads`` as they are declared: SQL ignores case, but the graph does not."""
     declared = {name.lower(): name for name in names}
     return {
         name: table._replace(

@@ -18,7 +18,8 @@ Action = Literal["keep", "drop", "fail", "quarantine"]
 class Source(NamedTuple):
     """A stream, with the options of ``spark.readStream.format("headwater")``.
 
-    ``waits``: the declaration does not name the stream itself, so it need not exist yet.
+    ``schema`` is None for the source's default columns. If ``waits`` is true, the stream need not exist yet,
+    because the file does not name it.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Source(NamedTuple):
 class Input(NamedTuple):
     """A static table; ``options`` are those of Spark's reader for its format.
 
-    ``path`` is None if the options name the table to read (jdbc).
+    ``path`` is None if the options name what to read (jdbc). ``schema`` is None if Spark infers the columns.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Input(NamedTuple):
 
 
 class Expectation(NamedTuple):
-    """A condition on every row of a table, and what happens to a row that violates it."""
+    """A condition on every row of a table, and the action for a row that violates the condition."""
 
     name: str
     predicate: str
@@ -57,7 +58,7 @@ class Expectation(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """The maximum delay of rows, by ``column`` of ``of``; without ``of``, of all streams with the column."""
+    """The maximum delay of rows by the times in ``column`` of ``of``; if ``of`` is None, of any stream with it."""
 
     column: str
     delay: str
@@ -99,7 +100,7 @@ class Table(NamedTuple):
 
     @property
     def path(self) -> Path | None:
-        """The table's directory, if it has one."""
+        """The table's directory; None if its sink does not have one."""
         return self.target.path
 
     @property
@@ -109,23 +110,22 @@ class Table(NamedTuple):
 
     @property
     def has_log(self) -> bool:
-        """True if tables that read this one follow the log of its commits (table_log/)."""
+        """True if other append and update tables read this table from the log of its commits (table_log/)."""
         return self.mode == "append" and SINKS[self.target.sink].has_log
 
 
 ZONE: Final = "spark.sql.session.timeZone"
 
 FORGOTTEN_AFTER_MS: Final = 8 * 86_400_000
-"""The default of ``forget_queries_after``, more than a week: some queries run once a week. The archive has the entries
-that such a query has not read."""
+"""The default of ``forget_queries_after``, more than a week because some queries run once a week. A forgotten
+query can still read trimmed entries from the archive."""
 
 
 class Archive(NamedTuple):
     """The sources to archive, and the archive's directory.
 
-    ``keep_ms``: younger entries stay in the stream; with ``trim`` False all entries stay.
-    ``forget_queries_after_ms``: a query that has not been seen for this time does not prevent trimming; with
-    None every query does.
+    Entries younger than ``keep_ms`` stay in the stream; if ``trim`` is false, all entries stay. Queries that have
+    not been seen for ``forget_queries_after_ms`` (None: without limit) do not prevent trimming.
     """
 
     path: Path
@@ -161,16 +161,16 @@ class Pipeline(NamedTuple):
 
     @property
     def zone(self) -> str:
-        """The time zone of its sessions, in which SQL computes days and hours."""
+        """The time zone of the pipeline's sessions, in which SQL computes days and hours."""
         return self.conf.get(ZONE, "UTC")
 
     @property
     def logged(self) -> frozenset[str]:
-        """The tables that others follow by their logs."""
+        """The names of the tables that have a log of commits."""
         return frozenset(name for name, table in self.tables.items() if table.has_log)
 
     def shown(self, text: str) -> str:
-        """Return ``text`` without values from the environment; of a url, the host and path remain."""
+        """Return ``text`` without values from the environment, except the host and path of a url."""
         for secret in sorted(self.secrets, key=len, reverse=True):
             if secret:
                 text = text.replace(secret, redacted(secret) if "://" in secret else "***")

@@ -1,6 +1,6 @@
-"""Checks a declaration's keys and values; each check says what is wrong and what would be valid.
+"""Checks a declaration's keys and values. The message of a check names the fault and a valid alternative.
 
-A `Problems` collects the mistakes, so that all of them are reported at once.
+A `Problems` collects the mistakes, so that all of them are reported together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NAME: Final = re.compile(r"[A-Za-z_]\w*")
 class Problems:
     """The mistakes in one file. ``add`` takes the dotted key and a sentence.
 
-    ``secrets`` collects the values from the environment, which no message may show.
+    ``secrets`` collects values from the environment that messages must not show.
     """
 
     def __init__(self, file: Path) -> None:
@@ -55,7 +55,7 @@ class Problems:
             )
 
     def unknown(self, key: str, word: str, known: Iterable[str]) -> None:
-        """Report that ``word`` is not one of ``known``, with the nearest of these."""
+        """Report that ``word`` is not one of ``known``, and suggest the nearest of the known words."""
         names = list(known)
         near = get_close_matches(word.lower(), [name.lower() for name in names], n=1)
         if near:
@@ -65,14 +65,14 @@ class Problems:
             self.add(key, f"unknown key. Keys here are {', '.join(names)}.")
 
     def table(self, key: str, value: object) -> dict[str, Any]:
-        """Return ``value`` if it is a TOML table; otherwise an empty one, and report a problem."""
+        """Return ``value`` if it is a TOML table; otherwise report a problem and return an empty table."""
         if isinstance(value, dict):
             return value
         self.add(key, f"expected a table ([{key}]), got {value!r}")
         return {}
 
     def value(self, key: str, value: object, kind: Any, expected: str) -> Any:
-        """Return ``value`` if it is of type ``kind``; otherwise None, and report a problem."""
+        """Return ``value`` if it is of type ``kind``; otherwise report a problem and return None."""
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
@@ -86,7 +86,7 @@ class Problems:
                 self.unknown(f"{place}.{key}", key, known)
 
     def one_of(self, key: str, value: object, words: Sequence[str]) -> Any:
-        """Return ``value`` if it is one of ``words``; otherwise None, and report a problem."""
+        """Return ``value`` if it is one of ``words``; otherwise report a problem and return None."""
         if value in words:
             return value
         if value is None:
@@ -96,7 +96,7 @@ class Problems:
         return None
 
     def names(self, key: str, value: object, expected: str) -> tuple[str, ...]:
-        """Return a list of texts without blank and repeated ones, which are reported."""
+        """Return the strings in the list ``value``. Blank and repeated ones are reported and left out."""
         listed = self.value(key, value, list[str], expected) or []
         for name in dict.fromkeys(listed):
             if not name.strip():
@@ -106,20 +106,20 @@ class Problems:
         return tuple(dict.fromkeys(name for name in listed if name.strip()))
 
     def text(self, key: str, value: object, expected: str) -> str:
-        """Return ``value`` if it is a non-blank text; otherwise "", and report ``expected``."""
+        """Return ``value`` if it is a non-blank string; otherwise report ``expected`` and return ""."""
         if isinstance(value, str) and value.strip():
             return value
         self.add(key, f"expected {expected}" + ("" if value is None else f", got {value!r}"))
         return ""
 
     def path(self, key: str, value: object) -> Path | None:
-        """Return a path, relative to the file; otherwise None, and report a problem."""
+        """Return ``value`` as a path, relative to the file's directory; None if it is wrong, which is reported."""
         if not isinstance(value, str) or not value.strip():
             self.add(key, "is missing; a path, relative to this file")
             return None
         text = self.expand(key, value, secret=False)
         if "://" in text:
-            # Show the text of the file: the environment may contain a url with a password.
+            # Show the value as written in the file: the expanded url may contain a password.
             self.add(key, f"{value!r} is a url; expected a path on a file system of this machine")
             return None
         path = None
@@ -134,7 +134,7 @@ class Problems:
         return path
 
     def schema(self, key: str, value: object) -> StructType | None:
-        """Parse columns in Spark's DDL."""
+        """Parse columns in Spark's DDL. Returns None for None, and for a wrong value, which is reported."""
         if value is None:
             return None
         if not isinstance(value, str):
@@ -149,7 +149,7 @@ class Problems:
             return None
 
     def seconds(self, key: str, value: object) -> float | None:
-        """Parse a duration in seconds from ``'500ms'``, ``'10s'``, ``'5m'``, ``'2h'``, ``'1d'``."""
+        """Parse a duration such as ``'500ms'``, ``'10s'``, ``'5m'``, ``'2h'``, ``'1d'``. Returns seconds."""
         found = _DURATION.fullmatch(str(value).strip())
         if found is None:
             self.add(key, f"{value!r} is not a duration like '500ms', '10s', '5m'")
@@ -161,7 +161,7 @@ class Problems:
         return seconds
 
     def options(self, place: str, values: object) -> dict[str, str]:
-        """Return a TOML table as texts for Spark's options."""
+        """Return the values of a TOML table as strings for Spark's options."""
         made: dict[str, str] = {}
         for key, value in self.table(place, {} if values is None else values).items():
             text = as_option(value)
@@ -190,7 +190,7 @@ class Problems:
 
 
 def as_option(value: object) -> str | None:
-    """Return a TOML value as text for Spark's options; None if it has no such form."""
+    """Return a TOML value as a string for Spark's options; None if the value cannot be an option."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -206,7 +206,7 @@ def as_option(value: object) -> str | None:
 
 
 def override(document: dict[str, Any], setting: str) -> None:
-    """Set ``a.b.c=value`` in ``document``. The value is parsed as TOML, or else taken as text.
+    """Set ``a.b.c=value`` in ``document``. A value that is not valid TOML is a string.
 
     >>> document = {}
     >>> override(document, "source.orders.maxEntriesPerTrigger=1000"); document
@@ -231,7 +231,7 @@ def override(document: dict[str, Any], setting: str) -> None:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"``, or an empty text."""
+    """Return ``" Did you mean 'x'?"``, or an empty string if no word is near."""
     near = get_close_matches(word.lower(), list(words), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 DEAD_LETTERS: Final = "dead_letters"
-"""The name of the section, and of its table in SQL."""
+"""The name of the section, and of the table that it makes, in SQL."""
 
 _DEAD_SQL: Final = """
 SELECT id, timestamp,
@@ -64,7 +64,7 @@ def read_source(problems: Problems, name: str, values: dict[str, Any]) -> Source
 
 
 def _are_names(value: object) -> bool:
-    """Return whether the value of ``stream`` is a text, or a list of texts, none of them empty."""
+    """Return whether the value of ``stream`` is a non-blank string, or a non-empty list of them."""
     listed = value if isinstance(value, list) else [value]
     return bool(listed) and all(isinstance(one, str) and one.strip() for one in listed)
 
@@ -135,7 +135,7 @@ def _jdbc(problems: Problems, place: str, values: dict[str, Any]) -> dict[str, s
 def read_dead_letters(
     problems: Problems, values: dict[str, Any], sources: Mapping[str, Source]
 ) -> tuple[dict[str, Source], Table | None]:
-    """Return the dead-letter streams of ``sources``, as new sources, and the table made from them."""
+    """Return the dead-letter streams of ``sources``, as new sources, and the table made from these streams."""
     problems.keys(DEAD_LETTERS, values, ("path", "streams"))
     path = problems.path(f"{DEAD_LETTERS}.path", values.get("path"))
     streams = list(
@@ -168,7 +168,7 @@ def read_dead_letters(
 
 
 _DEAD_OPTIONS: Final = {
-    # Records leave their stream when they are replayed or dropped, which is not data loss.
+    # A record that is replayed or dropped leaves its stream, which is not data loss.
     "failOnDataLoss": "false",
     "ignoreDeletes": "true",
     "includeMetadata": "true",
@@ -178,7 +178,7 @@ _DEAD_SCHEMA: Final = parse_schema("id string, timestamp timestamp, fields map<s
 
 
 def dead_streams(options: SourceOptions) -> list[str]:
-    """Return the dead-letter streams of a source's streams; for a glob, a glob.
+    """Return the names of the dead-letter streams of a source's streams; for a glob pattern, a glob pattern.
 
     Raises `DeclarationError` for a regular expression.
     """
@@ -197,7 +197,7 @@ def dead_streams(options: SourceOptions) -> list[str]:
 def _places(names: list[str]) -> list[str]:
     """Return the option ``stream`` for each name, as a pattern.
 
-    A dead-letter stream exists only after the first dead letter, but a stream that is named must exist.
+    A dead-letter stream exists only after the first dead letter, but a stream that an option names must exist.
 
     >>> _places(["{orders}.dead", "late.*"])
     ['{orders}.dea[d]', 'late.*']
@@ -209,7 +209,7 @@ def _places(names: list[str]) -> list[str]:
 
 
 def _escaped(name: str) -> str:
-    """Escape a name for a pattern. Patterns cannot contain a comma; ``?`` matches it."""
+    """Escape a name for a pattern. A pattern cannot contain a comma, so ``?`` stands for it."""
     return re.sub(r"([*?\[\]\\])", r"\\\1", name).replace(",", "?")
 
 

@@ -1,7 +1,7 @@
-"""Finds the tables that an SQL text reads, without a JVM.
+"""Finds the tables that an SQL query reads, without a JVM.
 
-This is not an SQL parser: it looks at the names after FROM and JOIN. That is enough to order tables, to detect
-cycles, and to suggest the nearest table for a misspelt one. Spark reports all other mistakes.
+This module is not an SQL parser: it looks at the names after FROM and JOIN. These are enough to order tables, to
+detect cycles, and to suggest a name for a misspelt one. Spark reports all other mistakes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOKEN: Final = re.compile(
 )
 
 _FROM_INSIDE: Final = frozenset({"extract", "trim", "substring", "substr", "overlay", "position"})
-"""Functions whose arguments may contain FROM: ``extract(day FROM time)``."""
+"""Functions whose arguments may contain FROM, as in ``extract(day FROM time)``."""
 
 _AFTER_TABLE: Final = frozenset(
     [
@@ -60,9 +60,9 @@ _AFTER_TABLE: Final = frozenset(
 
 
 def tables_read(sql: str) -> list[str]:
-    """Return the names of the tables that are read, each once.
+    """Return the names of the tables that ``sql`` reads, each once.
 
-    Excludes names that the text defines itself (WITH), functions (``range(10)``) and files
+    Excludes names that the query defines itself (WITH), functions (``range(10)``) and files
     (``parquet.`path` ``).
 
     >>> tables_read("WITH a AS (SELECT * FROM b) SELECT extract(day FROM t) FROM a, c JOIN `d` USING (x)")
@@ -121,7 +121,7 @@ def _relations(tokens: list[str], place: int) -> list[str]:
             place += 1
         name = tokens[place] if place < len(tokens) else ""
         if not re.match(r"[`A-Za-z_]", name):
-            break  # a subquery, whose own FROM is handled separately
+            break  # a subquery; `tables_read` handles its FROM separately
         after = tokens[place + 1] if place + 1 < len(tokens) else ""
         if after not in {"(", "."}:
             found.append(_bare(name))
@@ -133,7 +133,7 @@ def _relations(tokens: list[str], place: int) -> list[str]:
 
 
 def _end_of_relation(tokens: list[str], place: int) -> int:
-    """Return the place at which a relation's alias ends: a comma, a clause or a closing parenthesis."""
+    """Return the place of the token after a relation: a comma, a clause or a closing parenthesis."""
     depth = 0
     while place < len(tokens):
         part = tokens[place]

@@ -107,7 +107,7 @@ def _columns(problems: Problems, key: str, value: object) -> tuple[str, ...]:
 
 
 def _watermarks(problems: Problems, key: str, mode: Mode, value: object) -> tuple[Watermark, ...]:
-    """Read one watermark, or a list with one for each stream."""
+    """Read one watermark, or a list of watermarks."""
     listed = value if isinstance(value, list) else [value]
     if listed and mode == "complete":
         problems.add(f"{key}.watermark", "is for streams, but mode complete reads none; remove it")
@@ -174,7 +174,7 @@ def _quarantine(
     path: Path | None,
     expectations: Sequence[Expectation],
 ) -> Path | None:
-    """Return the directory for rejected rows, by default next to the table; None if no expectation quarantines."""
+    """Return the quarantine's directory, by default next to the table; None if no expectation quarantines."""
     asked = any(expectation.action == "quarantine" for expectation in expectations)
     if "quarantine" in values:
         if not asked:

@@ -1,7 +1,7 @@
-"""The sinks of a pipeline's tables: one module per kind, each exactly-once by the batch's number.
+"""The sinks of a pipeline's tables: one module per kind. Each writes a batch once, by the batch's number.
 
-A batch that Spark runs again after a crash has the same number. A sink that already has it does not write it
-again. `prepare` undoes the incomplete work of a killed run.
+A batch that Spark runs again after a crash has the same number. A sink that already has the batch does not
+write it again. `prepare` undoes the incomplete work of a killed run.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class BatchId(NamedTuple):
     """Identifies a batch: Spark's number within a series.
 
-    The series "" has the query's own batches. Each backfill has its own series, so its numbers do not
-    collide with others.
+    The series "" has the query's own batches. Each backfill has its own series, so its batch does not have the
+    number of another batch in the same series.
     """
 
     number: int
@@ -32,10 +32,10 @@ THERE_ALREADY = -1
 
 
 def check_is_last(place: object, batch: BatchId, last: int) -> None:
-    """Raise `PipelineError` for a batch below the last one that ``place`` has.
+    """Raise `PipelineError` for a batch below ``last``, the last batch that ``place`` has.
 
-    Spark only repeats the last batch in its log. An earlier one means that the checkpoint was set back. The
-    batch may then contain more than the earlier one with its number, so it must not be skipped.
+    Spark only repeats the last batch in its log. An earlier batch means that the checkpoint was set back. It may
+    then contain more than the batch that was written under its number, so it must not be skipped.
     """
     if batch.number < last:
         raise PipelineError(
@@ -52,7 +52,7 @@ class AppendSink(Protocol):
         """The directory of the query's checkpoint."""
 
     def check(self) -> None:
-        """Raise `PipelineError` if something else is in its place; write nothing."""
+        """Raise `PipelineError` if the sink's place contains something else. Writes nothing."""
 
     def prepare(self) -> None:
         """Create missing directories, and undo the incomplete work of a killed run. Raises as `check` does."""
@@ -61,7 +61,7 @@ class AppendSink(Protocol):
         """Add a batch; return its number of rows, or `THERE_ALREADY`."""
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """Return its contents, complete batches only. Raises `PipelineError` if the sink cannot be read back."""
+        """Return the rows of complete batches. Raises `PipelineError` if the sink cannot be read back."""
 
     def rows(self) -> int | None:
         """Return its number of rows, without Spark; None if it is not known."""
@@ -71,16 +71,16 @@ class CompleteSink(Protocol):
     """A sink whose contents each run of a complete table replaces."""
 
     def check(self) -> None:
-        """Do the same as `AppendSink.check`."""
+        """Check the sink's place, like `AppendSink.check`."""
 
     def prepare(self) -> None:
-        """Do the same as `AppendSink.prepare`."""
+        """Prepare the sink, like `AppendSink.prepare`."""
 
     def write(self, frame: DataFrame) -> int:
-        """Replace the contents by the rows of ``frame``; return their number."""
+        """Replace the contents with the rows of ``frame``; return the number of rows."""
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """Return its contents, with the columns of its SQL."""
+        """Return the contents, with the columns in ``schema``."""
 
     def rows(self) -> int | None:
         """Return its number of rows, without Spark; None if it is not known."""

@@ -30,8 +30,8 @@ _TRUNCATE: Final = True
 class Console(SinkWithoutPath):
     """Prints rows of the table ``name``.
 
-    Options: ``rows``, the number of rows of a batch that are shown (20), and ``truncate``, true if long values
-    are cut (true). Raises `DeclarationError` for others.
+    The options are ``rows``, the maximum number of rows to print of a batch (default 20), and ``truncate``, true
+    if long values are cut (default true). Raises `DeclarationError` for other options.
     """
 
     def __init__(self, name: str, *, checkpoint: Path, options: Mapping[str, str]) -> None:
@@ -63,13 +63,13 @@ class Console(SinkWithoutPath):
         return rows
 
     def finished(self, spark: SparkSession, schema: StructType) -> NoReturn:  # noqa: ARG002
-        """Raise `PipelineError`."""
+        """Raise `PipelineError`: printed rows cannot be read back."""
         raise PipelineError(
             f"table {self._name} is printed on the console and cannot be read back; use another sink"
         )
 
     def _printed(self) -> dict[str, int]:
-        """Return the last printed batch of each series."""
+        """Return the number of the last printed batch by series."""
         try:
             found: dict[str, int] = json.loads(self._note.read_text())
         except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Delta Lake tables, written with delta-rs: they need no jar, and any Delta reader can read them.
+"""Delta Lake tables, written with delta-rs, which does not need a jar. Any Delta reader can read the tables.
 
 Spark's tasks write a batch as Parquet files to a staging directory; only the files' names go through the
-driver. The files are moved into the table under names that contain the batch's number, where no reader looks
-at them yet. Then one commit of Delta's log adds them, with the application transaction (query, batch):
+driver. The files are moved into the table under names that contain the batch's number; readers ignore them
+until one commit of Delta's log adds them, with the application transaction (query, batch):
 
     sales/
       _delta_log/00000000000000000007.json   add …, txn {appId: "headwater.<query>", version: 6}
@@ -13,8 +13,8 @@ at them yet. Then one commit of Delta's log adds them, with the application tran
 A batch whose transaction is in the log is not written again. **Update** merges the batch by key in one such
 commit, with delta-rs in the driver's process. **Complete** replaces all files in one commit.
 
-Files without a commit, left by a crash, are not part of the table: a replay overwrites them, and Delta's
-VACUUM removes the rest. Tables with deletion vectors are not read back: delta-rs does not write any.
+Files that a crash left without a commit are not part of the table: a replayed batch replaces them, and Delta's
+VACUUM removes the rest. Tables with deletion vectors, which delta-rs does not write, are not read back.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DeltaAppend(DeltaDirectory):
         self._writer = self.state / "query.json"
 
     def check(self) -> None:
-        """Check as the base class does, and raise `PipelineError` if the checkpoint is another table's."""
+        """Check the directory, and raise `PipelineError` if another query wrote the table."""
         super().check()
         check_directory(self.checkpoint)
         try:
@@ -109,8 +109,8 @@ class DeltaAppend(DeltaDirectory):
 class DeltaUpdate(DeltaAppend):
     """The Delta table at ``path`` with one row for each ``key``.
 
-    A batch's rows replace the table's rows with the same keys, so a later batch wins. A key that occurs
-    twice in a batch is an error.
+    A batch's rows replace the table's rows with the same keys, so a later batch wins. A batch with a key that
+    is null or occurs twice raises `PipelineError`.
     """
 
     def __init__(
@@ -184,10 +184,10 @@ class DeltaUpdate(DeltaAppend):
 
 
 class DeltaComplete(DeltaDirectory):
-    """The Delta table at ``path`` that every run rebuilds. Old versions stay until VACUUM."""
+    """The Delta table at ``path`` that every run rebuilds. Files of old versions stay until VACUUM."""
 
     def write(self, frame: DataFrame) -> int:
-        """Replace the table's contents by ``frame``'s rows; return their number."""
+        """Replace the table's contents with the rows of ``frame``; return the number of rows."""
         files = self.stage(frame)
         table, schema = self.open(frame, replacing_schema=True)
         table.create_write_transaction(

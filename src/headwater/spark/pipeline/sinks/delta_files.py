@@ -1,4 +1,4 @@
-"""Moves files that Spark wrote into a Delta table and adds them to its log; shared by the Delta sinks."""
+"""Moves files that Spark wrote into a Delta table, and adds them to the table's log. The Delta sinks share it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ STATE: Final = "_headwater"
 """Headwater's directory in a table. Delta's VACUUM skips names that begin with an underscore."""
 
 TIMES_IN_UTC: Final = "headwater.times-in-utc"
-"""The application transaction of a table whose partition values are times in UTC. Values of older tables are in the
-zone of the session that wrote them, which is not recorded."""
+"""The application transaction that marks a table whose partition values are times in UTC. Times of older tables
+are in the zone of the session that wrote them, and that zone is not recorded."""
 
 _MICROS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-"""The type of Delta's timestamps; Spark's default is the older INT96."""
+"""Spark's setting for the type of Delta's timestamps; its default is the older INT96."""
 
 
 class File(NamedTuple):
@@ -72,13 +72,13 @@ class DeltaDirectory:
             )
 
     def prepare(self) -> None:
-        """Create the directory. Raises as `check` does."""
+        """Create the directory, and remove staged files. Raises the errors of `check`."""
         self.check()
         self.state.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(self.staging, ignore_errors=True)
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """Return the contents of the newest version, as ``schema``."""
+        """Return the contents of the newest version, with the columns of ``schema``."""
         table = self.table()
         if table is None:
             return spark.createDataFrame([], schema)
@@ -122,7 +122,7 @@ class DeltaDirectory:
         values = StructType(
             [
                 StructField(place, StringType()),
-                # Spark writes an empty text as null.
+                # Spark writes an empty string as null.
                 *(StructField(column, schema[column].dataType) for column in parts),
             ]
         )
@@ -138,7 +138,7 @@ class DeltaDirectory:
     def rows(self) -> int | None:
         """Return the number of rows in the newest version by its log.
 
-        None if there is no table, or if another writer left the number out or made deletion vectors.
+        Returns None if the table does not exist, or another writer left a number out or made deletion vectors.
         """
         import pyarrow as pa
 
@@ -156,7 +156,7 @@ class DeltaDirectory:
     # --- steps of a write -------------------------------------------------------------------------
 
     def stage(self, frame: DataFrame) -> list[File]:
-        """Let Spark write ``frame``; return the files that have rows."""
+        """Write ``frame`` to the staging directory with Spark; return the files that have rows."""
         import pyarrow.parquet as pq
 
         shutil.rmtree(self.staging, ignore_errors=True)
@@ -176,7 +176,7 @@ class DeltaDirectory:
         return files
 
     def move_in(self, files: list[File], prefix: str, schema: Any) -> list[Any]:
-        """Move files into the table under names of their batch; return Delta's actions for them."""
+        """Move files into the table, with names that begin with ``prefix``; return Delta's actions for them."""
         from deltalake.transaction import AddAction
 
         times = set(self._times(schema))
@@ -203,7 +203,7 @@ class DeltaDirectory:
     def open(self, frame: DataFrame, *, replacing_schema: bool = False) -> tuple[DeltaTable, Any]:
         """Return the table, created if it is missing, and the schema of ``frame`` for Delta.
 
-        Raises `PipelineError` for a schema or partitions that differ from the table's.
+        Raises `PipelineError` if the partitions or, without ``replacing_schema``, the schema differ.
         """
         from deltalake import DeltaTable, Schema
 
@@ -239,7 +239,7 @@ class DeltaDirectory:
         return table, schema
 
     def sync_commit(self, table: DeltaTable) -> None:
-        """Sync the last commit: delta-rs does not wait until its log and merged rows are on disk."""
+        """Sync the last commit: delta-rs does not wait until the log and merged rows are on disk."""
         table.update_incremental()
         log = self.path / "_delta_log"
         commit = log / f"{table.version():020d}.json"
@@ -259,7 +259,7 @@ class DeltaDirectory:
     def local_times(self) -> list[str]:
         """Return the partition columns whose times may be in the zone of the session that wrote them.
 
-        Headwater's versions before the transaction `TIMES_IN_UTC` wrote times in that zone.
+        Versions of Headwater before the transaction `TIMES_IN_UTC` wrote times in that zone.
         """
         table = self.table()
         if table is None or table.transaction_version(TIMES_IN_UTC) is not None:
@@ -269,8 +269,8 @@ class DeltaDirectory:
     def repair_times(self, in_utc: Callable[[str], str], *, dry_run: bool = False) -> int:
         """Replace the partition values of `local_times` in one commit; return the number of files.
 
-        ``in_utc`` returns a time of the written zone, as text, in UTC. The files stay where they are: only the log has
-        the values.
+        ``in_utc`` converts a time, as a string, from the zone in which it was written to UTC. The files are not
+        moved, because only the log determines the values.
         """
         import pyarrow as pa
         from deltalake.transaction import AddAction, RemoveAction
@@ -309,7 +309,7 @@ class DeltaDirectory:
         return len(actions)
 
     def _times(self, schema: Any) -> list[str]:
-        """Return the partition columns that are moments in time."""
+        """Return the partition columns of Delta's type timestamp."""
         kinds = {field["name"]: field["type"] for field in json.loads(schema.to_json())["fields"]}
         return [name for name in self.partition_by if kinds.get(name) == "timestamp"]
 
@@ -322,7 +322,7 @@ def transactions(*named: tuple[str, int]) -> CommitProperties:
 
 
 def with_zone(text: str) -> str:
-    """Return a time in UTC as Delta's protocol recommends, so that no reader interprets it in its own zone.
+    """Return a time in UTC in the form with a zone, so that no reader interprets it in the reader's own zone.
 
     >>> with_zone("2026-11-21 10:00:00.5")
     '2026-11-21T10:00:00.500000Z'
@@ -333,7 +333,7 @@ def with_zone(text: str) -> str:
 
 
 def value_text(value: object) -> str | None:
-    """Return a partition's value as Delta's log writes it; delta-rs gives it as a Python value."""
+    """Return a partition's value in the form of Delta's log; ``value`` is the Python object of delta-rs."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -350,7 +350,7 @@ def has_vectors(table: DeltaTable) -> bool:
 
 
 def _local(uri: str) -> str:
-    """Return the path of a file, which delta-rs gives as a path or a url."""
+    """Return the path of a file for ``uri``, which is a path or a url."""
     return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
 
 

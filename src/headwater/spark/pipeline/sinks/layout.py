@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 _IN_UTC: Final = {"timeZone": "UTC"}
-"""Spark's option for the zone of times in names of directories; the default is the session's zone."""
+"""Spark's option for the zone of times in directory names. Spark's default is the session's zone."""
 
 
 def write_files(frame: DataFrame, partition_by: tuple[str, ...], place: Path) -> None:
-    """Let Spark write ``frame`` as Parquet files to the directory ``place``."""
+    """Write ``frame`` with Spark as Parquet files to the directory ``place``."""
     writer = frame.write.mode("overwrite").options(**_IN_UTC)
     if partition_by:
         writer = writer.partitionBy(*partition_by)
@@ -39,8 +39,8 @@ def read_files(
 ) -> DataFrame:
     """Return the rows of files that `write_files` wrote, with the columns of ``schema`` in its order.
 
-    ``base`` is the table's directory, if ``files`` are not. Without a schema Spark would read the text '01234' in
-    the name of a directory as the number 1234.
+    ``base`` is the table's directory; None if ``files`` names it or the table is not partitioned. Without a
+    schema, Spark would read the string '01234' in a directory's name as the number 1234.
     """
     reader = spark.read.schema(schema).options(**_IN_UTC)
     if base is not None:
@@ -60,7 +60,7 @@ def is_utc(zone: str) -> bool:
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the zone with Spark's name: ``Asia/Kolkata``, ``+05:30``, ``UTC+1``. Raises `PipelineError`."""
+    """Return the zone ``name``, like ``Asia/Kolkata`` or ``+05:30``. Raises `PipelineError` if it is unknown."""
     found = _OFFSET.fullmatch(name)
     if found is not None:
         hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
@@ -75,7 +75,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def moved_to_utc(text: str, zone: tzinfo) -> tuple[str, bool]:
-    """Return a time of ``zone`` in UTC, in Spark's form, and whether it occurred twice there.
+    """Return a local time of ``zone`` in UTC, in Spark's form, and whether it occurred twice in ``zone``.
 
     >>> moved_to_utc("2026-10-25 02:30:00.5", zone_of("Europe/Berlin"))
     ('2026-10-25 00:30:00.5', True)
@@ -98,7 +98,7 @@ def wrong_column(
 ) -> tuple[str, str] | None:
     """Return the declaration's key and the fault of a column; None if the sink can write all columns.
 
-    Spark, Arrow and delta-rs would refuse such columns too, but in the middle of the first batch.
+    Spark, Arrow and delta-rs would also refuse such a column, but only during the first batch.
     """
     from pyspark.sql import types
 
@@ -146,7 +146,7 @@ def wrong_column(
 
 
 def _no_types(sink: str) -> tuple[type, ...]:
-    """Return the types of columns that a sink with a path cannot write, or whose tables cannot be read back."""
+    """Return the types of columns that a sink with a path cannot write or cannot read back."""
     from pyspark.sql import types
 
     intervals = (types.YearMonthIntervalType, types.CalendarIntervalType)
@@ -154,7 +154,7 @@ def _no_types(sink: str) -> tuple[type, ...]:
 
 
 def check_directory(path: Path) -> None:
-    """Raise `PipelineError` if ``path`` cannot be a directory, because it or a parent is something else."""
+    """Raise `PipelineError` if ``path`` or one of its parents exists and is not a directory."""
     for place in (path, *path.parents):
         if os.path.lexists(place):
             if not place.is_dir():
@@ -166,12 +166,12 @@ def check_directory(path: Path) -> None:
 
 
 def has_files(directory: Path) -> bool:
-    """Return whether ``directory`` has anything that readers of tables do not skip."""
+    """Return whether ``directory`` has an entry that readers of tables do not skip."""
     return any(not entry.name.startswith((".", "_")) for entry in directory.iterdir())
 
 
 class SinkWithoutPath:
-    """A sink whose rows are not stored in a directory; only its checkpoint is one."""
+    """A sink that does not store its rows in a directory. Only its checkpoint is a directory."""
 
     def __init__(self, checkpoint: Path) -> None:
         self.checkpoint = checkpoint
@@ -209,7 +209,7 @@ def nullable_schema(schema: StructType) -> dict[str, Any]:
 
 
 def partition_values(place: Path) -> dict[str, str | None]:
-    """Return the values of partitions from the directory that Spark named after them."""
+    """Return the partition values, by column, from the directory that Spark named after them."""
     pairs = (part.partition("=") for part in place.parts)
     return {
         unquote(name): None if value == _NULL else unquote(value) for name, _equals, value in pairs

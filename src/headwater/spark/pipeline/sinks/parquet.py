@@ -7,16 +7,16 @@ names that contain the batch's number. Then one line of the manifest records the
       category=tea/batch-00000012-00000.parquet
       _headwater/
         manifest.jsonl      one line per batch: number, query, rows, files, new columns; fsynced
-        moving.json         exists only while files are moved: their batch
+        moving.json         the batch whose files are being moved; exists only during the move
         times.json          the zone of times in names of directories; older tables lack it
-        repairing.json      exists only while `headwater pipeline repair` moves files: their new names
+        repairing.json      new names of files; exists only while `headwater pipeline repair` moves them
         staging/            files that Spark is writing
         checkpoint/         the query's checkpoint
 
-Spark repeats a batch if it was killed before it logged the batch's end. If the manifest has the batch, it is
-not written again; if its files were being moved, they are removed first. So after every start the directory
-contains each row once, for any reader that lists it. (Spark's own file sink has such a log too, but only Spark
-reads it: pandas or DuckDB would read the rows of a killed task's files twice.)
+Spark repeats a batch if it was killed before it logged the batch's end. A batch in the manifest is not written
+again. Files of a batch that was being moved are removed first. After every start, any reader that lists the
+directory therefore finds each row once. (Spark's own file sink has such a log too, but only Spark reads that log:
+pandas or DuckDB would read the rows of a killed task's files twice.)
 
 **Complete** (`CompleteTable`). Each run writes a new directory and then atomically replaces a symbolic link,
 so a reader sees either the old table or the new one.
@@ -65,8 +65,8 @@ STATE: Final = "_headwater"
 class WrittenBatch(NamedTuple):
     """One line of a manifest.
 
-    ``files`` are relative to the table's directory. ``columns`` are those that no earlier batch had, with
-    their types.
+    ``files`` are relative to the table's directory. ``columns`` are the types, by name, of the columns that no
+    earlier batch had.
     """
 
     id: BatchId
@@ -79,7 +79,7 @@ class WrittenBatch(NamedTuple):
 class AppendTable:
     """The table at ``path``; only one query at a time writes to it.
 
-    ``checkpoint`` is by default the table's own; a quarantine uses the checkpoint of its table's query.
+    ``checkpoint`` is by default in the table's directory; a quarantine uses the checkpoint of its table's query.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class AppendTable:
         self._written = _Written()
 
     def check(self) -> None:
-        """Raise `PipelineError` if the directory has files that the query of the checkpoint did not write."""
+        """Raise `PipelineError` if another writer used the directory, or a repair was interrupted."""
         check_directory(self.path)
         if (self.path / "_delta_log").exists():
             raise PipelineError(
@@ -139,7 +139,7 @@ class AppendTable:
     def local_times(self) -> list[str]:
         """Return the partition columns whose times may be in the zone of the session that wrote them.
 
-        Headwater's versions before the file times.json wrote times in that zone.
+        Versions of Headwater before the file times.json wrote times in that zone.
         """
         done = self._times.exists() and not self._repairing.exists()
         batches = [] if done else self.batches()
@@ -149,8 +149,8 @@ class AppendTable:
     def repair_times(self, in_utc: Callable[[str], str], *, dry_run: bool = False) -> int:
         """Move the files of `local_times` to the directories of their times in UTC; return the number of files.
 
-        ``in_utc`` returns a time of the written zone, as text, in UTC. A repair that was killed is completed by the
-        next one; until then `check` fails.
+        ``in_utc`` converts a time, as a string, from the zone in which it was written to UTC. The next repair
+        completes a repair that was killed; until then `check` fails.
         """
         if self._repairing.exists():
             moves = json.loads(self._repairing.read_text())
@@ -171,7 +171,7 @@ class AppendTable:
         self._note_times()
         for place in {self.path / old for old in moves}:
             for parent in place.parents[: len(self.partition_by)]:
-                with suppress(OSError):  # other files are in it
+                with suppress(OSError):  # the directory is not empty
                     parent.rmdir()
         self._repairing.unlink()
         return len(moves)
@@ -185,20 +185,20 @@ class AppendTable:
         return [self.path / name for batch in self.batches() for name in batch.files]
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """Return the table's contents with the query's schema, so partition columns keep their type."""
+        """Return the table's contents with the columns of ``schema``, so partition columns keep their types."""
         files = [str(file) for file in self.files()]
         if not files:
             return spark.createDataFrame([], schema)
         return read_files(spark, schema, files, self.path)
 
     def rows(self) -> int:
-        """Return the number of rows in the manifest."""
+        """Return the number of rows in the table, by its manifest."""
         return sum(batch.rows for batch in self.batches())
 
     def write(self, frame: DataFrame, batch: BatchId) -> int:
-        """Add a batch; return its number of rows. A batch that is already there is not written again.
+        """Add a batch; return its number of rows, or `THERE_ALREADY`.
 
-        Raises `PipelineError` for rows that cannot be read together with the existing ones.
+        Raises `PipelineError` for columns or partitions that do not agree with those of the table.
         """
         self._written.read(self._manifest)
         done = self._written.last.get(batch.series)
@@ -247,7 +247,7 @@ class AppendTable:
     def _renamed(self, moves: Mapping[str, str]) -> bytes:
         """Return the manifest with the new names of files.
 
-        Its lines keep their lengths, because tables that follow this one remember an offset in it.
+        Its lines keep their lengths, because tables that read this one store an offset in the manifest.
         """
         lines = []
         for line in whole_lines(self._manifest):
@@ -267,8 +267,8 @@ class AppendTable:
     def _new_columns(self, schema: StructType) -> dict[str, str]:
         """Return the columns that no earlier batch had.
 
-        A column may be added or removed, and is null where it is missing. Its type and the partition
-        directories must not change.
+        A column may be added or removed, and is null in batches without it. Raises `PipelineError` if the type
+        of a column or the partition columns have changed.
         """
         known, file = self._written.columns, self._written.file
         now = {field.name: field.dataType.simpleString() for field in schema.fields}
@@ -332,10 +332,10 @@ class AppendTable:
 
 
 class _Written:
-    """A writer's summary of a manifest, updated from its new lines: a month has a line for each of its batches.
+    """A writer's summary of a manifest. Only new lines are read, because a manifest has a line for each batch.
 
-    ``last``: the number of each series' last batch. ``columns``: all columns in lower case, because readers
-    ignore their case, with their types. ``file``: the first file.
+    ``last`` is the number of the last batch by series. ``columns`` are the types of all columns by name, in lower
+    case because readers ignore case. ``file`` is the first file; None if no batch has a file.
     """
 
     def __init__(self) -> None:
@@ -382,7 +382,7 @@ class CompleteTable:
         self._versions = path.parent / f".{path.name}.versions"
 
     def check(self) -> None:
-        """Raise `PipelineError` if something else is at ``path``."""
+        """Raise `PipelineError` if the table's path is something other than a table of mode complete."""
         check_directory(self.path.parent)
         if os.path.lexists(self.path) and not self._is_ours():
             raise PipelineError(
@@ -395,7 +395,7 @@ class CompleteTable:
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(self, frame: DataFrame) -> int:
-        """Replace the table's contents by ``frame``'s rows; return their number."""
+        """Replace the table's contents with the rows of ``frame``; return the number of rows."""
         import pyarrow.parquet as pq
 
         number = max((int(old.name) for old in self._old()), default=0) + 1
@@ -410,17 +410,17 @@ class CompleteTable:
         sync(self._versions)
         with replacing(self.path) as link:
             link.symlink_to(version.relative_to(self.path.parent))
-        # The previous version stays for one more run: a reader may have just listed it.
+        # The previous version stays for one more run, because a reader may have just listed its files.
         for old in self._old()[:-2]:
             shutil.rmtree(old, ignore_errors=True)
         return rows
 
     def finished(self, spark: SparkSession, schema: StructType) -> DataFrame:
-        """Return the table's contents with the columns of its SQL."""
+        """Return the table's contents with the columns of ``schema``."""
         return read_files(spark, schema, [str(self.path)])
 
     def rows(self) -> int | None:
-        """Return the number of rows in the current version; None before the first."""
+        """Return the number of rows in the current version; None before the first version."""
         import pyarrow.parquet as pq
 
         if not self.path.exists():
@@ -442,7 +442,7 @@ class CompleteTable:
 
 
 def _prefix(batch: BatchId) -> str:
-    """Return the prefix of the names of a batch's files; a series is a valid file name."""
+    """Return the prefix of a batch's file names. A series is always a valid part of a file name."""
     return f"{batch.series or 'batch'}-{batch.number:08d}"
 
 

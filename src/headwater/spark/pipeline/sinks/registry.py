@@ -21,9 +21,9 @@ class SinkKind:
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     readable: bool = True
-    """True if tables of mode complete can read it."""
+    """True if tables of mode complete can read the sink's tables."""
     has_log: bool = False
-    """True if a table of mode append has a log of its commits, which other tables can follow."""
+    """True if the sink's append tables have a log of commits from which other tables can read."""
 
 
 SINKS: Final[Mapping[str, SinkKind]] = {
@@ -37,6 +37,6 @@ SINKS: Final[Mapping[str, SinkKind]] = {
     "stream": SinkKind(("append",), ("url", "stream", "checkpoint"), ("options",), readable=False),
     "console": SinkKind(("append",), ("checkpoint",), ("options",), readable=False),
 }
-"""The sinks by their name in a declaration. ``key`` is required for mode update, and allowed only for it.
+"""The sinks by their name in a declaration. Mode update requires ``key``, and other modes do not allow it.
 ``checkpoint`` is the directory of Spark's checkpoint. For parquet and delta it is inside the table,
-``<path>/_headwater/checkpoint``, unless a delta table sets another."""
+``<path>/_headwater/checkpoint``, unless a delta table sets another directory."""

@@ -1,8 +1,8 @@
 """Tables as streams: the rows of each batch become entries of another stream, once.
 
-A batch is one transaction of the sink (spark/sink): its application is the query's id from the checkpoint's
-metadata, and its version is the batch's number. So the record of the last published batch is in the store,
-next to the stream, and a replay adds nothing.
+A batch is one transaction of the sink (spark/sink). The transaction's application is the query's id from the
+checkpoint's metadata, and its version is the batch's number. So the store records the last published batch
+next to the stream, and a replayed batch adds nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class StreamTable(SinkWithoutPath):
         return after.entries
 
     def finished(self, spark: SparkSession, schema: StructType) -> NoReturn:  # noqa: ARG002
-        """Raise `PipelineError`: a stream is trimmed, and a table made from it would shrink."""
+        """Raise `PipelineError`: a stream may be trimmed, and a table made from it would shrink."""
         raise PipelineError(
             f"the stream {self._given['stream']!r} cannot be read back as a table: let the other "
             "table read what this one reads, or read the stream as a source"

@@ -1,9 +1,9 @@
 """The files that each commit added to a table.
 
-Rule 1. A position counts units that cannot change any more: bytes of a manifest, versions of a Delta table.
-Rule 2. A position belongs to one table: one that was removed and made again is an error, not new rows.
-Rule 3. Rows are only added. A commit that removes rows is an error; one that only rewrites files (OPTIMIZE)
-        has no rows.
+Rule 1. A position counts units that no longer change: bytes of a manifest, versions of a Delta table.
+Rule 2. A position belongs to one table. A table that was removed and made again raises an error.
+Rule 3. Rows are only added. A commit that removes rows raises an error; a commit that only rewrites files
+        (OPTIMIZE) does not add rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AddedFile(NamedTuple):
-    """A Parquet file with its partition's values; ``rows`` is None if the log does not have the number."""
+    """A Parquet file with its partition values. ``rows`` is None if the log does not record a number of rows."""
 
     path: str
     values: dict[str, str | None]
@@ -39,9 +39,9 @@ class TableLog(Protocol):
         """Return the position after the newest commit."""
 
     def added(self, start: LogPosition, end: LogPosition) -> list[AddedFile]:
-        """Return the files that the commits after ``start`` up to ``end`` added, in order.
+        """Return the files that the commits after ``start``, up to and including ``end``, added, in order.
 
-        Raises `PipelineError` for a commit that removes rows, `DataLoss` for one that cannot be read.
+        Raises `PipelineError` for a commit that removes rows, and `DataLoss` for a commit that cannot be read.
         """
 
 
@@ -51,7 +51,7 @@ def log_of(kind: str, path: Path) -> TableLog:
 
 
 def checked(path: Path, start: LogPosition, end: LogPosition) -> LogPosition:
-    """Return ``end``; raise `DataLoss` if it is of another table than ``start``, or before it."""
+    """Return ``end``. Raises `DataLoss` if ``end`` is before ``start``, or of another table than ``start``."""
     if start.table is None or (start.table == end.table and start.to <= end.to):
         return end
     gone = end.table is None
@@ -66,7 +66,7 @@ def _lost(path: Path, what: str) -> DataLoss:
 
 
 class ManifestLog:
-    """The manifest of a Parquet table (sinks/parquet.py). A position is the end of a line, in bytes."""
+    """The manifest of a Parquet table (sinks/parquet.py). A position is the byte offset of a line's end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -99,7 +99,7 @@ class ManifestLog:
             AddedFile(
                 path=str(self._path / name),
                 values=partition_values(Path(name).parent),
-                # The manifest counts the rows of a batch, not of its files.
+                # The manifest counts the rows of a batch, not of each file, so the first file gets all.
                 rows=commit["rows"] if not place else 0,
             )
             for commit in commits
@@ -110,8 +110,8 @@ class ManifestLog:
 class DeltaLog:
     """The log of a Delta table. A position is a version.
 
-    A query that has read nothing begins with the files of the newest version, because older commits may have
-    expired, and files that OPTIMIZE replaced may be gone.
+    A new query begins with all files of the newest version, because older commits may have expired, and files
+    that OPTIMIZE replaced may be gone.
     """
 
     def __init__(self, path: Path) -> None:
@@ -119,7 +119,7 @@ class DeltaLog:
         self._log = path / "_delta_log"
         self._end = NOTHING
         self._directory = 0
-        """The inode of the log's directory: a table that is made again has another."""
+        """The inode of the log's directory, which differs if the table is made again."""
 
     def end(self) -> LogPosition:
         try:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 
 class LogPosition(NamedTuple):
-    """The position up to which a table's log was read. ``table`` is the table's id; None before its first commit."""
+    """The position up to which a table's log was read. ``table`` is the table's id; None if nothing was read."""
 
     table: str | None
     to: int
@@ -17,7 +17,7 @@ NOTHING: Final = LogPosition(None, -1)
 
 
 def position_of(offset: dict[str, Any]) -> LogPosition:
-    """Return the position that an offset of Spark's log holds."""
+    """Return the position for an offset from Spark's log."""
     return LogPosition(offset["table"], offset["to"])
 
 

@@ -1,7 +1,7 @@
 """The data source ``headwater_table_log``: a table of a pipeline as a stream of its commits' rows.
 
 Spark logs positions of the table's log as offsets, so a batch can be replayed as long as its files exist.
-A run registers it; its options are ``table`` (the path), ``kind`` (its sink) and ``tasks``.
+A run registers the source. Its options are ``table`` (the path), ``kind`` (the table's sink) and ``tasks``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NAME: Final = "headwater_table_log"
 
 _LEAST_BYTES: Final = 8 * 2**20
-"""Minimum size of a task's files, except for the last task: a task costs some milliseconds."""
+"""Minimum total size of a task's files, except for the last task, because starting a task takes milliseconds."""
 
 
 class TableLogSource(DataSource):
@@ -100,15 +100,15 @@ class TableLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_of(NOTHING)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Read all commits at once, so that a watermark does not drop rows that are late compared to another commit."""
+        """Read all commits in one batch, so that a watermark does not drop rows late compared to other commits."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Remember the table's end: this run does not read beyond it."""
+        """Remember the current end of the log, at which this run stops reading."""
         self._target = self._log.end()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        """Return the end of the next batch. Raises `DataLoss` if the table is another one."""
+        """Return the end of the next batch. Raises `DataLoss` if the table was removed or made again."""
         self._pauses.wait()
         before = position_of(start)
         end = checked(self._path, before, self._target or self._log.end())
@@ -117,7 +117,7 @@ class TableLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide the files of the commits between two offsets among tasks."""
-        if start == end:  # Spark also plans such a batch, before the table is there
+        if start == end:  # Spark also plans a batch before the table exists
             return []
         files = self._log.added(position_of(start), position_of(end))
         sizes = list(map(_size, files))
@@ -142,14 +142,14 @@ class TableLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from rows_of(file, schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: a batch holds no resources."""
+        """Do nothing: a batch does not hold any resources."""
 
 
 # --- the rows of a table's Parquet files ----------------------------------------------------------
 
 
 _ROWS: Final = 16_384
-"""Rows of a record batch: as many as Spark's own Parquet reader has in a few of its batches."""
+"""Maximum number of rows in a record batch: a few times as many as in a batch of Spark's own Parquet reader."""
 
 
 def rows_of(file: AddedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -161,7 +161,7 @@ def rows_of(file: AddedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
     values = {name.lower(): text for name, text in file.values.items()}
-    # Spark writes times as INT96 by default, whose nanoseconds would not reach beyond the year 2262.
+    # Spark writes times as INT96 by default. As nanoseconds, they could not exceed the year 2262.
     with pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as parquet:
         there = {name.lower(): name for name in parquet.schema_arrow.names}
         wanted = [there[name.lower()] for name in schema.names if name.lower() in there]
@@ -180,7 +180,7 @@ def rows_of(file: AddedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 @lru_cache(64)
 def _scalar(text: str, type_: pa.DataType) -> pa.Scalar:
-    """Return the value of a partition, which is written as text."""
+    """Return the value of a partition, which ``text`` represents, in the type ``type_``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
