@@ -58,7 +58,7 @@ def test_the_glob_of_a_search_misses_no_name(text: str, name: str) -> None:
     [
         (
             {"streamsPattern": "orders.(", "stream": None},
-            r"streamsPattern: 'orders.\(' is not a regular",
+            r"streamsPattern: 'orders.\(' is not a valid regular",
         ),
         ({"streamsPattern": "", "stream": None}, "the pattern is empty"),
         ({"streamsPattern": "x" * 10_001, "stream": None}, "more than 10000 characters"),

@@ -254,7 +254,7 @@ async def test_the_rights_in_the_guide_suffice_to_renew_and_release_the_reader_k
 ) -> None:
     # Given a user with the rights in the guide
     text = (ROOT / "docs/guide/worker.md").read_text(encoding="utf-8")
-    rules = text.partition("has these rights:\n\n```text\n")[2].partition("```")[0]
+    rules = text.partition("needs a user with these rights:\n\n```text\n")[2].partition("```")[0]
     rules = rules.replace("orders", "steps")
     set_user: Any = store.look.execute_command
     await set_user(b"ACL", "SETUSER", "app", "reset", "on", ">secret", *rules.split())
