@@ -114,7 +114,7 @@ class ManualClock:
             timer.cancel()
 
     def until_next(self) -> float | None:
-        """Return the seconds until the next timer runs; None if there is no timer."""
+        """Return the seconds until the next timer runs; None without timers."""
         with self._lock:
             while self._timers and self._timers[0][2].callback is None:
                 heapq.heappop(self._timers)
@@ -123,7 +123,7 @@ class ManualClock:
             return max(0, self._timers[0][0] - self._passed_us) / 1e6
 
     def until_event(self) -> float | None:
-        """Return the seconds until the next timer that is not upkeep; None if there is no such timer."""
+        """Return the seconds until the next timer that is not upkeep; None without such timers."""
         with self._lock:
             events = [
                 due for due, _, one in self._timers if one.callback is not None and not one.upkeep

@@ -4,8 +4,7 @@ Rule 1. A file is created under a temporary name with its full size and its head
         is renamed and the directory is fsynced. A file with its final name therefore has its header and
         its space.
 Rule 2. A failure to create a file is a reason to refuse a write (a sentence for the client), not an error:
-        nothing has been written that any client relies on, so the creation may be
-        retried.
+        nothing has been written that any client relies on, so the creation may be retried.
 Rule 3. After a failed fsync of the directory no file is created any more: a second fsync would succeed
         without the names being durable.
 Rule 4. A file is created only if space remains free for the next image (`Catalog.spare_bytes`) and for the
