@@ -41,7 +41,7 @@ class StoreInUse(HeadwaterError):
 
 
 class StoreUnusable(HeadwaterError):
-    """The data directory cannot be read or written. Names the path and the system's reason."""
+    """The data directory cannot be used. Names the path and the reason."""
 
 
 class JournalDamaged(HeadwaterError):

@@ -214,7 +214,10 @@ def test_a_checkpoint_of_another_stream_is_one_clear_error(
         collected.rows()
 
     other = Collected(stream(spark, shop, "n int", stream="t"), tmp_path)
-    with other, pytest.raises(Exception, match="DeclarationError: stream: the checkpoint is of s"):
+    with (
+        other,
+        pytest.raises(Exception, match="DeclarationError: stream: the checkpoint belongs to s"),
+    ):
         other.rows()
     assert other.batches == []
 

@@ -251,7 +251,9 @@ def test_a_checkpoint_of_another_stream_is_refused(shop: Shop, asked: str) -> No
 
     # After a committed batch Spark plans first; after a logged one that is not committed, it reads first
     for step in ("plan", "read"):
-        with pytest.raises(DeclarationError, match=r"checkpoint is of a, but .* includes none of"):
+        with pytest.raises(
+            DeclarationError, match=r"checkpoint belongs to a, but .* includes none of"
+        ):
             getattr(Query(shop, log=query.log, stream=asked), step)()
 
 

@@ -32,7 +32,7 @@ Grace = Annotated[
     Option(
         parser=duration,
         metavar="DURATION",
-        help="Time that running handlers may take after SIGTERM. [default: the app's, 30s]",
+        help="Time that running handlers may take after SIGTERM. [default: the app's grace=, by default 30s]",
     ),
 ]
 Concurrency = Annotated[

@@ -54,8 +54,8 @@ _CLIENT_OPTIONS: dict[str, Callable[[str], Any]] = {
 
 @dataclass
 class EmbeddedAddress:
-    """Address of an embedded store: in ``directory``, or in memory if ``directory`` is None. A store with an
-    empty ``name`` is not shared with other clients."""
+    """Address of an embedded store: in ``directory``, or in memory if ``directory`` is None. A store in
+    memory with an empty ``name`` is not shared with other clients."""
 
     url: str
     directory: Path | None = None

@@ -23,7 +23,7 @@ from headwater.resp.arguments import Arguments
 
 class Job:
     """A job. ``arguments`` is a copy of the request, independent of its buffer. ``finish`` receives the call and the
-    result of ``steps``, and may return another job. ``discard`` receives a result that will not be finished."""
+    result of ``steps``, and may return another job. ``discard`` receives a result that ``finish`` does not get."""
 
     def __init__(
         self,

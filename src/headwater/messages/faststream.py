@@ -148,7 +148,7 @@ def _data(flat: Sequence[bytes]) -> bytes:
         if flat[index] == FASTSTREAM_FIELD:
             return flat[index + 1]
     raise DecodeError(
-        f"field '__data__' is missing, where FastStream writes; the entry has the fields {names(flat)}"
+        f"field '__data__', to which FastStream writes, is missing; the entry has the fields {names(flat)}"
     )
 
 

@@ -28,7 +28,7 @@ from headwater.rdb.image import NOBODY as UNOWNED
 from headwater.rdb.lengths import ID_BYTES, ByteReader, put_id, put_length, put_string, put_time
 
 NOBODY = b""
-"""Name of the consumer that owns the released entries in forms without released entries."""
+"""Name of the consumer that owns the released entries in forms before 27 (rule 2)."""
 
 _WRAP = 2**64
 

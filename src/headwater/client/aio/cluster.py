@@ -15,7 +15,7 @@ from headwater.client.drivers import perform
 
 
 class AsyncNodePipeline(Pipeline):
-    """A pipeline that sends each command to its node. Only MULTI and EXEC make it a transaction."""
+    """A pipeline that sends each command to its node. Only commands from MULTI to EXEC are a transaction."""
 
     def __init__(self, client: AsyncClusterClient, pool: ConnectionPool) -> None:
         super().__init__(pool, client.response_callbacks, False, None)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class NodePipeline(Pipeline):
-    """A pipeline that sends each command to its node. Only MULTI and EXEC make it a transaction."""
+    """A pipeline that sends each command to its node. Only commands from MULTI to EXEC are a transaction."""
 
     def __init__(self, client: ClusterClient, pool: ConnectionPool) -> None:
         super().__init__(pool, client.response_callbacks, False, None)

@@ -221,7 +221,7 @@ XGROUP = Command(
         Command(
             "xgroup|setid", arity=-5, flags="write", keys="RW update 2", group="stream",
             since="5.0.0",
-            summary="Sets the id up to which a group has been delivered.",
+            summary="Sets the id up to which entries count as delivered to a group.",
             syntax="key group <id | $> [ENTRIESREAD entries-read:integer]",
             run="xgroup.xgroup_setid",
         ),

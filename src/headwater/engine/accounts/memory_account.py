@@ -60,7 +60,7 @@ _TEXT_BYTES = 48
 """The header of a bytes object, 33 bytes, rounded to the allocator's 16."""
 
 _SAMPLE = 1000
-"""Maximum number of members of a value that are measured. The others count with the average of these."""
+"""Maximum number of members of a value that are measured. The others are counted at the average size of these."""
 
 
 class MemoryAccount:

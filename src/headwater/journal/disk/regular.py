@@ -145,7 +145,7 @@ def has_store(directory: Path) -> bool:
 
 
 def check_not_of_redis(directory: Path, names: Collection[str]) -> None:
-    """Raise `StoreUnusable` if ``directory`` has no store, but an RDB file or one of ``names``, files of Redis."""
+    """Raise `StoreUnusable` if ``directory`` has files of Redis (RDB files, ``names``) but no store."""
     try:
         found = sorted(path.name for path in directory.iterdir())
     except OSError:

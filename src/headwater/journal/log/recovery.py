@@ -349,8 +349,8 @@ class Recovery:
             raise self.damaged(
                 file.name,
                 end,
-                f"{self._flaw(file, content, end)}, which is whole except for bit {flipped[1]} of the byte at "
-                f"{flipped[0]}",
+                f"{self._flaw(file, content, end)}; it would be valid if bit {flipped[1]} of the byte at "
+                f"{flipped[0]} were flipped",
             )
 
     def _first_with_records(self, later: list[JournalFile]) -> JournalFile | None:

@@ -66,7 +66,7 @@ class Output:
 
     def takes_more(self, ahead_bytes: int) -> bool:
         """Return whether more may be written for a client that may leave ``ahead_bytes`` unread. While a reply is
-        written in pieces, the client may leave one piece, because the rest waits without being copied."""
+        written in pieces, the limit is at most one piece: the rest of the reply waits without being copied."""
         if self.tail is not None:
             ahead_bytes = min(ahead_bytes, self.reply.piece_bytes)
         return self.released_bytes - self.taken_bytes + len(self.outbox) <= ahead_bytes

@@ -58,7 +58,7 @@ def rows_of(
             if seen >= stop:
                 return
     if seen < stop:
-        raise _damaged(path, f"{seen} of {place.group.entries} entries in a row group")
+        raise _damaged(path, f"a row group has {seen} entries, not {place.group.entries}")
 
 
 def open_file(directory: Path, file: ArchiveFile) -> pq.ParquetFile:

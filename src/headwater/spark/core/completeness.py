@@ -1,7 +1,7 @@
 """Detects entries that were removed before they were read, and decides whether that is data loss.
 
-A stream counts all entries that were ever added to it. The number added after a position, minus the number that
-still exist after the position, were removed before they were read. The counters show whether that is loss:
+A stream counts all entries that were ever added to it. Of those added after a position, all that no longer
+exist were removed before they were read. The counters show whether that is loss:
 
     max-deleted-entry-id <= from      no XDEL in this range: trimmed (XTRIM, MAXLEN, ACKED)   loss
     entries-added < added_from        the key was deleted and created again, or XSETID        loss

@@ -215,8 +215,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         others = [stream for stream in held if not self._options.includes(stream)]
         if others and len(others) == len(held):
             raise DeclarationError(
-                f"stream: the checkpoint is of {', '.join(others)}, but {self._options.asked!r} includes none of "
-                "them. Give this query its own checkpointLocation, or name the stream "
+                f"stream: the checkpoint belongs to {', '.join(others)}, but {self._options.asked!r} includes "
+                "none of these streams. Give this query its own checkpointLocation, or name the stream "
                 "that it read before."
             )
         if others:

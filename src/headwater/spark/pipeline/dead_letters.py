@@ -57,7 +57,7 @@ def replay(
     missing = sorted(set(ids) - found)
     if missing:
         raise PipelineError(
-            f"{pipeline.file}: no dead-letter stream has {', '.join(missing)}; they are "
+            f"{pipeline.file}: no dead-letter stream has {', '.join(missing)}; searched: "
             f"{', '.join(done) or 'none'} (headwater dead list STREAM)"
         )
     if refused:

@@ -6,8 +6,8 @@
 
 Rule 1. An outcome that the handler sets for an item applies to this item. The handler's return or error applies
         to all other items.
-Rule 2. With ``into``, the result belongs to the whole batch. If another worker has settled one of its entries,
-        part of the result would be published twice. So the result is dropped, and the rest is handled again.
+Rule 2. With ``into``, the result belongs to the whole batch. If another worker has taken one of its entries, part
+        of the result would be published twice. So the result is dropped, and the other entries are handled again.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def hook(function: Callable[..., Any], what: str) -> Hook:
     for need in needs.values():
         if need.scope == "delivery":
             raise DeclarationError(
-                f"{named} needs {need.name}, which has the scope of a delivery: use the scope of the "
-                "process"
+                f"{named} needs {need.name}, which has the scope of a delivery: "
+                'write Use(…, scope="process")'
             )
     return Hook(function, needs)
 

@@ -202,8 +202,8 @@ def _wait_for_change(watch: SourceWatch) -> None:
 
 
 def fault_of(error: Exception) -> Fault | None:
-    """Return the innermost place in the app's source code where the error was raised; None if it was raised elsewhere.
-    Errors of `find_app` have the app's error as their cause."""
+    """Return the innermost line of the app's source code in the error's traceback, or the line of a syntax error;
+    None if there is neither. Errors of `find_app` have the app's error as their cause."""
     if isinstance(error.__cause__, Exception):
         error = error.__cause__
     if isinstance(error, SyntaxError) and error.filename is not None:

@@ -147,7 +147,7 @@ def _end_with_worker() -> None:
 
 
 def _opened(job: PooledHandler, stack: ExitStack) -> tuple[Callable[[Any, Any], Any], bool]:
-    """Return the function that calls the handler, with open dependencies, and whether the worker needs the result."""
+    """Open the dependencies. Return a function that calls the handler, and whether the worker needs its result."""
     if job.log is not None:
         configure_logging(*job.log)
     bound = bind(job.handler, Any, has_results=False, in_batches=job.in_batches)

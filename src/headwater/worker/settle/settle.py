@@ -54,7 +54,8 @@ Done = Callable[[Queued, SettleOutcome], None]
 class Settler:
     """Sends one consumer's settlements in batches of at most ``most``. `run` is its task.
 
-    ``how`` is the settlement of an entry whose handler returned. Such entries of a batch are settled together.
+    ``how`` is how an entry is settled when its handler has returned. In a batch, such entries without results
+    share one settlement, and so do those with results for the same stream.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ TURNS: Final = 4
 """Number of turns of the event loop for which the next command waits for consumers that just got entries."""
 
 END_AGAIN_SECONDS: Final = 0.002
-"""Pause before CLIENT UNBLOCK is repeated, in seconds. It has no effect until the read blocks in the server."""
+"""Pause in seconds before repeating CLIENT UNBLOCK, which has no effect until the read blocks in the server."""
 
 LOOKED_AT: Final = 250
 """Maximum number of streams that one request examines: a third of a millisecond of the server's time."""

@@ -132,7 +132,7 @@ class LuaPlanner(Planner):
     def __init__(self, store: SourceStore) -> None:
         self._store = store
         self._complete: dict[str, StreamState] = {}
-        """The streams that missed nothing at the last look, with their state at that time."""
+        """The streams from which no entry was missing at the last look, with their state at that time."""
         self._together = _AT_FIRST
 
     def look_at_all(self, wanted: Wanted) -> dict[str, Look | None]:
