@@ -72,7 +72,7 @@ _HOMES = {
     "aio": "headwater.aio",
     "connect": "headwater.client.sync.connect",
 }
-"""Public name → the module that defines it, or the module itself."""
+"""Public name → the module from which it is imported; for a module, its own name."""
 
 __all__ = [*_HOMES]  # noqa: PLE0604  # the keys are strings, which ruff cannot see
 

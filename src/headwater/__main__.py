@@ -1,4 +1,4 @@
-"""``python -m headwater`` runs ``headwater``."""
+"""``python -m headwater`` runs the command ``headwater``."""
 
 from __future__ import annotations
 

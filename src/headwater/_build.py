@@ -115,7 +115,7 @@ def left_over(package: Path) -> list[Path]:
 
 
 def summary(modules: list[HotModule]) -> str:
-    """Return one word for all modules, as the server's ready line and ``headwater info`` print it.
+    """Return the state that all modules have, or ``partly compiled``, for the ready line and ``headwater info``.
 
     >>> summary([])
     'plain'

@@ -12,7 +12,7 @@ compiled = False
 
 
 def cast(_type: Any, value: Any, **_options: Any) -> Any:
-    """Return ``value`` unchanged, because plain Python has no other type for it."""
+    """Return ``value`` unchanged, because plain Python has no C types."""
     return value
 
 

@@ -19,7 +19,7 @@ class HeadwaterError(Exception):
 class CommandError(HeadwaterError):
     """A command is refused. The text is the error reply, code first (``ERR syntax error``).
 
-    A command raises it only before its first mutator, so nothing has changed.
+    A command raises this error before it changes anything, unless it runs a script.
     """
 
 
@@ -33,40 +33,40 @@ class ProtocolError(HeadwaterError):
 
 
 class ConfigError(HeadwaterError):
-    """A setting is unknown or has an invalid value. Names the file, the line, the key and the remedy."""
+    """A setting, a url or a client's option is unknown, invalid or not usable here. Names it and the remedy."""
 
 
 class StoreInUse(HeadwaterError):
-    """Another process uses the data directory."""
+    """Another process uses the data directory or archives to the same directory."""
 
 
 class StoreUnusable(HeadwaterError):
-    """The data directory cannot be used. Names the path and the reason."""
+    """A data directory, or the directory for a copy of it, cannot be used. Names the path and the reason."""
 
 
 class JournalDamaged(HeadwaterError):
-    """A record before the journal's tail is damaged. Names the file, the offset and the bytes found there.
+    """A file of the store is damaged or missing. Names the file, and for damage the place and what was found.
 
     Nothing on disk has been changed when this is raised.
     """
 
 
 class NodePoisoned(HeadwaterError):
-    """A write or fsync of the journal failed after commands had run. The store answers no further command
-    until it is opened again."""
+    """A write or fsync of the journal failed after commands had run, or an error aborted a change half-way. The
+    store answers no further command until it is opened again."""
 
 
 class ForkedStore(HeadwaterError):
-    """An embedded store was used in a child process after a fork. Open the store again in the child."""
+    """An embedded store was used in a forked child of its process. Open it only after the fork, or serve it."""
 
 
 class Disconnected(HeadwaterError):
-    """The connection to the store broke and could not be restored within the time allowed."""
+    """The store cannot be reached, is still loading its data, or closed the connection."""
 
 
 class NotSent(Disconnected):
-    """Messages were not added because the store could not be reached or accepted no writes. They can be
-    sent again: no message is added twice.
+    """Messages were not added, or a scheduled message was not cancelled, because the store could not be reached or
+    accepted no writes. Sending the missing messages again adds none of them twice.
 
     Source: docs/guide/worker.md, publishing.
     """
@@ -82,10 +82,10 @@ class NotSent(Disconnected):
 
 
 class OutcomeUnknown(Disconnected):
-    """The connection broke after messages were sent, so the store may or may not have added them.
+    """The connection broke while messages were being added or cancelled. The outcome is unknown.
 
-    The rest of the call was not sent. A message with a name (``dedupe=``) can be sent again without being
-    added twice. Source: docs/guide/worker.md, publishing.
+    The remaining messages of the call were not sent. A message with a name (``dedupe=``) can be sent again
+    without being added twice. Source: docs/guide/worker.md, publishing.
     """
 
     def __init__(self, text: str, *, added: Sequence[str] = (), unknown: int = 0) -> None:
@@ -115,17 +115,17 @@ class NotReplicated(HeadwaterError):
 
 
 class DeclarationError(HeadwaterError):
-    """A consumer, a stream or an option is declared wrongly. Raised by the declaration, before anything
-    runs."""
+    """A consumer, a stream, an option or the name of an app is wrong. Raised before anything runs, or when the
+    declaration does not match the store."""
 
 
 class DecodeError(HeadwaterError):
-    """An entry does not match its message type. Names the field, the value (cut at 100 characters), the
-    type."""
+    """An entry does not match its message type. Names the field and, if possible, the value (cut at 100
+    characters) and the type."""
 
 
 class PipelineError(HeadwaterError):
-    """A pipeline file is wrong. Names the file, the key and the remedy."""
+    """A pipeline cannot run, because of its file, a table, a checkpoint or a missing package. Names the cause."""
 
 
 class ExpectationFailed(HeadwaterError):
@@ -133,7 +133,7 @@ class ExpectationFailed(HeadwaterError):
 
 
 class DataLoss(HeadwaterError):
-    """Entries that Spark needs were deleted or trimmed. Names the stream, the range and the counts."""
+    """Data that Spark needs is gone or damaged: entries of a stream, staged rows, or files. Names the data."""
 
 
 class JavaMissing(HeadwaterError):
@@ -141,11 +141,11 @@ class JavaMissing(HeadwaterError):
 
 
 class EncodeError(HeadwaterError):
-    """A stream's codec cannot write a message. Names the field and the value."""
+    """A stream's codec cannot write a message. Names the value, and the field if there is one."""
 
 
 class ListenError(HeadwaterError):
-    """A server cannot listen on the configured address. Names the address, the reason and the remedy."""
+    """A server, or an endpoint for metrics, cannot listen. Names the address, the reason and the remedy."""
 
 
 class StoreClosed(HeadwaterError):

@@ -31,8 +31,8 @@ def notice() -> str | None:
     return (
         f"{plain} of {len(modules)} modules are not compiled, so Headwater runs many times slower than it "
         "can. Install a C compiler and the headers of Python (Debian and Ubuntu: apt-get install gcc "
-        "python3-dev), then `pip install --force-reinstall --no-cache-dir` what you installed; from a "
-        "checkout `make build`. HEADWATER_PURE=1 runs plain Python without this warning."
+        "python3-dev), then reinstall Headwater with `pip install --force-reinstall --no-cache-dir …`; in a "
+        "checkout run `make build`. HEADWATER_PURE=1 runs plain Python without this warning."
     )
 
 

@@ -49,12 +49,12 @@ class Endpoint(Protocol):
 
 
 class HeadwaterEndpoint:
-    """A new store for each history. Its clock is set to the real time and does not move."""
+    """A new store for each history. Its clock is set to the real time, unless one is given, and does not move."""
 
     name = "headwater"
 
-    def __init__(self) -> None:
-        self.clock = ManualClock(time.time_ns() // 1_000_000)
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock(time.time_ns() // 1_000_000)
         self.store = self._empty()
         """The store of the latest history."""
 

@@ -178,8 +178,8 @@ _LONG_S = 1_000_000
 
 
 def _seconds(left: Reply) -> Reply:
-    """Round a remaining time to tens of seconds, or to days if it is long: distant times do not
-    depend on the current time, and the server's clock runs while the test's does not."""
+    """Round a remaining time to tens of seconds, or to days if it is long: the server's clock runs while the
+    test's does not."""
     if not isinstance(left, int) or left <= 0:
         return left
     return round(left / 10) * 10 if left < _LONG_S else b"%d days" % round(left / 86_400)

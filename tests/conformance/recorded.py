@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from headwater.testing.clock import ManualClock
 from tests.conformance import cases, scenes
 from tests.conformance.endpoints import HeadwaterEndpoint
 from tests.conformance.masks import Circumstances, comparable
@@ -33,7 +34,7 @@ def rewritten(path: Path) -> str:
 def of_cases(path: Path) -> Iterator[list[str]]:
     """Yield the reply to each command of a file of cases."""
     for case in cases.read(path):
-        endpoint = HeadwaterEndpoint()
+        endpoint = HeadwaterEndpoint(ManualClock())  # the time until a distant day changes daily
         history = case.history(endpoint.now_ms())
         replies = endpoint.run(history)
         for reply in comparable(history, replies, Circumstances(endpoint.now_ms())):

@@ -162,7 +162,7 @@ def test_wrong_flags_and_variables_are_named(home: Path) -> None:
     )
     missing = home / "missing.conf"
     assert refused(home, "--config", str(missing)) == (
-        f"{missing}: cannot be read: No such file or directory; check the path given with --config"
+        f"{missing}: cannot be read: No such file or directory; correct the path or its permissions"
     )
 
 

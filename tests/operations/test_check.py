@@ -234,7 +234,7 @@ def test_a_moment_whose_files_are_missing_is_refused_by_their_names(
     assert "cannot be read as it was at" in said
     found = "was deleted" if name.startswith("manifest") else "is missing"
     assert f"{copy / name} {found}" in said
-    assert "keeps nothing of" not in said
+    assert "its history begins at" not in said
     with pytest.raises(StoreUnusable, match=f"{name} {found}"):
         headwater.connect(f"headwater://{copy}?at={at_ms}")
 

@@ -14,7 +14,7 @@ import pytest
 from headwater.groups.protocol.operation import run
 from headwater.groups.settling.settling import How
 from headwater.groups.settling.ticks import add_ticks, declare_rule
-from headwater.operations.entries import PAGE, Condition, last
+from headwater.operations.entries import PAGE, Condition, TextEntry, last
 from tests.worker.core import Core, stepped
 
 pytestmark = pytest.mark.slow
@@ -182,8 +182,26 @@ def test_only_entries_that_fit_all_conditions_are_printed(core: Core, run_headwa
     assert values("--where", "n < 12", "--where", "item ~ tea", "-n", "3") == [7, 9, 11]
     assert values("--from", "0-1", "--where", "n >= 298") == [298, 299]
     assert values("--from", "1h", "--where", "n = 5") == [5]
+    assert values("--where", "n ~ 29", "-n", "3") == [297, 298, 299]
     assert "is not a condition" in run_headwater("tail", "s", "--where", "n", status=2)
     assert "there is no stream 'x'" in run_headwater("tail", "x", status=1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "holds"),
+    [
+        ("n = 9007199254740992", "9007199254740993", False),
+        ("n > 0.1", "0.10000000000000000001", True),
+        ("n = 1.0", "1", True),
+        ("n ~ 1", "10", True),
+        ("n ~ 1.0", "1", False),
+        ("n < 10", "nan", False),
+        ("n = nan", "nan", True),
+        ("n < 1e999999999", "5", True),
+    ],
+)
+def test_numbers_compare_exactly_and_parts_as_text(condition: str, value: str, holds: bool) -> None:
+    assert Condition.parse(condition).holds(TextEntry("1-0", [("n", value)])) == holds
 
 
 def test_an_entry_added_while_the_last_ones_are_read_comes_after_them(core: Core) -> None:

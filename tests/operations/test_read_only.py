@@ -286,7 +286,7 @@ def test_without_the_right_to_lock_each_reader_says_so_once(
     with_unreadable_locks(data)
     said = read_all(data, tmp_path / "made", at_ms, heeding=True)
     assert [one.count(UNLOCKED) for one in said] == [1, 1, 1, 1, 1, 0, 1, 1, 1, 1]
-    assert "no server may use the directory meanwhile" in said[0]
+    assert "make sure that no server uses the directory meanwhile" in said[0]
     assert state(data).keys() == before.keys()
 
 
@@ -344,7 +344,7 @@ def in_a_closed_directory(place: Path) -> str:
 
 def a_dangling_link(place: Path) -> str:
     place.symlink_to("nowhere")
-    return f"there is no directory nowhere, to which a link leads: {place}"
+    return f"{place} is a symbolic link to nowhere, which does not exist"
 
 
 def a_loop(place: Path) -> str:

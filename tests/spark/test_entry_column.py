@@ -76,8 +76,8 @@ def test_an_entry_is_written_alone_and_as_it_is() -> None:
         ([{"name": None, "value": b"1"}], "null as a field's name or value"),
         ([{"name": b"a", "value": None}], "null as a field's name or value"),
         ([None], "null as a field's name or value"),
-        ([], "null in every column"),
-        (None, "null in every column"),
+        ([], "no fields in the column"),
+        (None, "no fields in the column"),
     ],
 )
 def test_an_entry_without_fields_is_refused_with_its_row(entry: Any, why: str) -> None:

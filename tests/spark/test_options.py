@@ -68,7 +68,7 @@ def test_the_case_of_names_and_words_is_ignored() -> None:
         ({"endingId": "5", "endingTimestamp": "5"}, "exclude each other"),
         ({"endingId": "earliest"}, "neither latest nor an id"),
         ({"endingTimestamp": "noon"}, "is not a time: ISO 8601"),
-        ({"startingTimestamp": "1969-12-31"}, "before 1970"),
+        ({"startingTimestamp": "1969-12-31"}, "is not after 1970"),
         ({"startingTimestamp": '{"other": "5"}'}, "names other"),
         ({"maxBytesPerTrigger": "4 MB"}, "not a whole number of at least 1"),
         ({"columns": "n*"}, "is a pattern"),

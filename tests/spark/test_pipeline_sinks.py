@@ -156,7 +156,7 @@ def test_rows_and_checkpoints_of_another_delta_table_are_refused(
     with pytest.raises(PipelineError, match="partitioned by kind: change one"):
         DeltaAppend(kept.path, partition_by=("kind",)).write(some(spark, 2, 4), BatchId(1))
     give_checkpoint(kept.checkpoint, "other")
-    with pytest.raises(PipelineError, match=r"was written by query q1, .*is of query other"):
+    with pytest.raises(PipelineError, match=r"was written by query q1, .*belongs to query other"):
         kept.prepare()
     (kept.checkpoint / "metadata").unlink()
     with pytest.raises(PipelineError, match="is gone: everything would be read again"):

@@ -98,7 +98,7 @@ def test_defaults() -> None:
         ({"dead": "orders"}, "dead='orders' is the stream that the consumer reads"),
         ({"dead": 5}, "dead=5 must be the name of the dead-letter stream"),
         ({"dead": ""}, "dead='' must be the name of the dead-letter stream"),
-        ({"partitions": 8}, "unknown option 'partitions': a consumer has .*group, claim_after"),
+        ({"partitions": 8}, "unknown option 'partitions': the options are .*group, claim_after"),
         ({"orderby": None, "linger": "1s"}, "unknown option 'linger', 'orderby'"),
     ],
 )
@@ -345,7 +345,9 @@ def test_a_handler_may_declare_any_message_type() -> None:
 
 def test_an_unknown_option_is_refused_like_by_type_checkers() -> None:
     app = App("redis://localhost")
-    with pytest.raises(DeclarationError, match=r"unknown option 'prefech': a consumer has .*group"):
+    with pytest.raises(
+        DeclarationError, match=r"unknown option 'prefech': the options are .*group"
+    ):
         app.consumer(stream=orders, group="g", prefech=8)  # type: ignore[call-arg]
 
 

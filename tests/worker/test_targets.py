@@ -89,6 +89,21 @@ def test_the_error_of_a_refused_declaration_has_its_line(project: Path) -> None:
         find_app("shop_d:app")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Stream('orders', int, maxlen=0)",
+        "app.consumer(Stream('orders', int), group='g', claim_after='soon')",
+        "app.batch(Stream('orders', int), group='g', linger='1 fortnight')",
+    ],
+)
+def test_the_error_of_a_refused_declaration_names_the_users_file(project: Path, line: str) -> None:
+    source = "from headwater import App, Stream\napp = App('redis://localhost')\n"
+    (project / "shop_f.py").write_text(f"{source}{line}\n")
+    with pytest.raises(DeclarationError, match=r"shop_f\.py, line 3: "):
+        find_app("shop_f:app")
+
+
 def test_the_command_line_prints_the_error_without_a_traceback(
     project: Path, run_headwater: Callable[..., str]
 ) -> None:

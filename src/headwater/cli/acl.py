@@ -72,7 +72,7 @@ def spark(
     redis: Redis = False,
     user: User = None,
 ) -> None:
-    """Print the minimum rights of a Spark query."""
+    """Print the rights of a Spark query."""
     if mode not in SPARK:
         raise wrong(f"--mode {mode}: expected one of {', '.join(SPARK)}")
     _print(SPARK[mode], streams, user or "spark", redis=redis)

@@ -1,6 +1,6 @@
 """Makes click commands from annotated functions.
 
-    def lag(stream: Annotated[str, Positional("STREAM", help="The stream.")], *,
+    def lag(stream: Annotated[str, Positional(metavar="STREAM", help="The stream.")], *,
             longest: Annotated[str | None, Option("--max", help="…")] = None) -> None: ...
 
 The annotation gives the type, and the parameter the default. An option without a name of its own gets the
@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 class _Declared:
-    """The declaration of a command-line parameter in an annotation: the arguments of click's class."""
+    """The declaration of a command-line parameter in an annotation: its names and its settings."""
 
     def __init__(self, *names: str, **settings: Any) -> None:
         self.names = names
@@ -38,11 +38,11 @@ class _Declared:
 
 
 class Option(_Declared):
-    """An option: its names, and ``help``, ``metavar``, ``parser``, ``min``, ``max``, ``envvar``."""
+    """An option: its names, and ``help``, ``metavar``, ``parser``, ``min``, ``max``, ``envvar``, ``readable``."""
 
 
 class Positional(_Declared):
-    """A positional argument: ``help``, ``metavar``, and ``parser``, a function that parses its text."""
+    """A positional argument: ``help``, ``metavar``, ``readable``, and ``parser``, which parses its text."""
 
 
 class EnumChoice(click.Choice[str]):
@@ -123,7 +123,7 @@ class CommandGroup(click.Group):
 def made(
     function: Callable[..., None], path: str, cls: type[click.Command] = click.Command
 ) -> click.Command:
-    """Return the click command that calls ``function``. ``path`` are the words that run it: ``streams list``."""
+    """Return the click command that calls ``function``. ``path`` is its words, such as ``streams list``."""
     hints = get_type_hints(function, include_extras=True)
     parameters = [
         _parameter(one, hints[one.name]) for one in inspect.signature(function).parameters.values()
@@ -158,7 +158,7 @@ def _watching(function: Callable[..., None]) -> Callable[..., None]:
             return
 
         def show() -> None:
-            with suppress(click.exceptions.Exit):  # the exit status of one repetition
+            with suppress(click.exceptions.Exit):  # such as `UNHEALTHY`: go on
                 function(**given)
 
         repeat(show)
@@ -228,7 +228,7 @@ def _union(kind: Any) -> bool:
 
 
 def wrong(text: str) -> click.UsageError:
-    """Return the usage error for arguments that cannot be combined."""
+    """Return the error for wrong or missing arguments, with the exit status 2."""
     return click.UsageError(text, click.get_current_context(silent=True))
 
 
@@ -262,8 +262,8 @@ class _Screen(io.StringIO):
 
 
 def repeat(show: Callable[[], object], *, pause: Callable[[float], object] = time.sleep) -> None:
-    """Call ``show`` every `SECONDS` and print its output, until Ctrl-C. On a terminal, one write replaces the last
-    output, so that it does not flicker. A `HeadwaterError` is printed, but does not end the repetition."""
+    """Call ``show``, print its output and wait `SECONDS`, again and again until Ctrl-C. On a terminal, one write
+    replaces the last output, to avoid flicker. A `HeadwaterError` is printed, but does not end the repetition."""
     terminal = sys.stdout.isatty()
     while True:
         screen = _Screen(terminal=terminal)

@@ -89,7 +89,7 @@ def reap(
         say(f"{count} removed from group {group} of {stream}")
         for name in names:
             say(
-                f"  {quoted(name)}{'' if name in removed else ': not removed: it was seen meanwhile'}"
+                f"  {quoted(name)}{'' if name in removed else ': not removed: it was seen or removed meanwhile, or owns entries'}"
             )
 
     show([one for one in chosen if one.name in removed], output, text)

@@ -189,7 +189,7 @@ def drop(
     from headwater.operations.records import Action
 
     where = _source(stream, source)
-    pages = _chosen(url, stream, where, ids, every=every)  # raises an error for a mistyped id
+    pages = _chosen(url, stream, where, ids, every=every)  # iteration raises for a mistyped id
     if dry_run:
         for letters in pages:
             _preview(letters)
@@ -297,7 +297,7 @@ def _pages(url: str, stream: str, where: str, ids: list[str] | None) -> Iterator
 
 
 def _of(stream: str, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-    """Return the letters that come from ``stream``, because several streams may share a dead-letter stream."""
+    """Return the letters that name ``stream`` or no stream. Several streams may share a dead-letter stream."""
     return [letter for letter in letters if letter.stream in ("", stream)]
 
 

@@ -40,7 +40,7 @@ class StoreCollector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Return a family for each metric with samples. If the store cannot be read, return only ``UP``, 0."""
+        """Return a family for each metric with samples; if the store cannot be read, only `UP`, which is 0."""
         from headwater.common.prometheus import MetricSample, families
         from headwater.operations.metrics import UP, samples
 
@@ -87,7 +87,7 @@ def exporter(
     def ask(operation: Operation[Any]) -> Any:
         return query(url, operation)
 
-    # A signal handler must not set a `threading.Event`: the signal may interrupt `wait`, which holds its lock.
+    # A handler must not set a `threading.Event`: the signal may interrupt `wait`, which holds the lock of `set`.
     signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda which, _frame: signals.put(which))

@@ -126,7 +126,7 @@ def _facts(facts: dict[str, int]) -> str:
 
 
 def _concern(one: DumpedChange) -> str:
-    """Return database and key of a change, such as ``db 3 orders``. Database 0 is omitted if there is a key."""
+    """Return database, key, group and the first ids of a change. Database 0 is omitted if there is a key."""
     where = "" if one.database is None or (one.database == 0 and one.key) else f"db {one.database}"
     group = f"group {one.group}" if one.group else ""
     ids = " ".join(one.ids[:SHOWN])

@@ -2,11 +2,11 @@
 
 Rule 1. ``headwater --help`` imports neither redis nor rich nor pyspark, because this module has a table of
         the subcommands and their summaries.
-Rule 2. An error that Headwater reports is one line on standard error and exit status 1, never a
-        traceback. The exit status is 2 for a wrong command line and 130 after Ctrl-C.
+Rule 2. An error that Headwater reports is printed on standard error without a traceback, and the exit status
+        is 1. The exit status is 2 for a wrong command line and 130 after Ctrl-C.
 
-The module of the same name defines a subcommand: as its `app`, which is a `CommandGroup` or a click command, or as
-an annotated function of that name (`headwater.cli.command`). `_ELSEWHERE` lists subcommands in other modules.
+The module ``NAME`` defines the subcommand ``NAME``: as its `app`, a `CommandGroup` or a click command, or as an
+annotated function ``NAME`` (`headwater.cli.command`). `_ELSEWHERE` lists subcommands in other modules.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _run(words: list[str]) -> int:
 
 
 def _complain(problem: str) -> None:
-    """Print an error, with control characters escaped, so that a server's text does not act on the terminal."""
+    """Print an error, with control characters escaped, so that a server's text cannot control the terminal."""
     from headwater.cli.output import coloured
     from headwater.common.names import escaped
 

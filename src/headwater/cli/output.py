@@ -38,7 +38,7 @@ def show(
     titles: Sequence[str] = (),
 ) -> None:
     """Print ``records``, named tuples or mappings, as JSON or CSV, or call ``table`` to print a table. ``titles`` is the
-    header of CSV. Without ``titles``, the first record gives it; without records, nothing is printed then."""
+    header of CSV. If it is empty, the first record's names are the header; without records, nothing is printed."""
     documents = document(records)
     match output:
         case OutputFormat.JSON:
@@ -69,7 +69,7 @@ def print_json(document: Any) -> None:
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:
-    r"""Return a document as JSON without characters that act on a terminal. Bytes that are not UTF-8 become escapes.
+    r"""Return a document as JSON without terminal control characters. Bytes that are not UTF-8 become escapes.
 
     >>> print(json_text(["caf\udce9", r"\xe9", "\x9b"]))
     ["caf\udce9", "\\xe9", "\u009b"]
@@ -126,7 +126,7 @@ _NARROW = 8
 """Minimum width to which a column is narrowed, in characters."""
 
 _STATES = {"ok": "green", "WRONG": "red", "unknown": "yellow"}
-"""The colour of each text of a row's first cell."""
+"""The colours of states in a row's first cell. Other texts have no colour."""
 
 _CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
 
@@ -168,7 +168,7 @@ def terminal_columns() -> int:
 
 
 def coloured(text: str, colour: str, stream: TextIO | None = None) -> str:
-    """Return ``text`` in a colour if ``stream`` is a terminal and NO_COLOR is not set (https://no-color.org)."""
+    """Return ``text``, coloured if ``stream`` (None: stdout) is a terminal, without NO_COLOR and TERM=dumb."""
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     if not wanted or not (stream or sys.stdout).isatty():
         return text

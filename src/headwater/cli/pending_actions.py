@@ -60,8 +60,8 @@ class Change(NamedTuple):
     url: str
 
     def carry_out(self, act: Act) -> None:
-        """Show the entries, ask for confirmation, act on them, and print the result. Raises `HeadwaterError` if
-        some entries could not be changed. Its message has the number of entries that were changed."""
+        """Show the entries and ask for confirmation, act on them, and print the result. Raises `HeadwaterError`
+        if some entries were not changed, with their number or with the number changed before an error."""
         rows = query(self.url, self._selected())
         what = "1 entry" if len(rows) == 1 else f"{len(rows):,} entries"
         if self.dry_run or not rows:

@@ -180,7 +180,7 @@ def backfill_text(filled: Filled) -> str:
 
 @contextmanager
 def live(progress: Progress) -> Iterator[Callable[[str], None]]:
-    """Show ``progress`` as a table on the terminal. Yield a function that prints lines above the table."""
+    """Show ``progress`` as a live table. Yield a function that prints violations and repeated batches above it."""
     from rich.live import Live
 
     with Live(get_renderable=lambda: progress_table(progress), refresh_per_second=4) as shown:

@@ -12,12 +12,12 @@ _SECONDS: Final = 1.0
 """Interval between updates, in seconds. A command that takes less time shows no progress."""
 
 last: str | None = None
-"""Progress of the interrupted command, as text; None if no command was interrupted."""
+"""Progress at Ctrl-C, as text; None unless Ctrl-C has ended a `Busy` block that was not ``silent``."""
 
 
 class Busy:
-    """Shows progress on standard error within a ``with`` block, in which nothing else may be printed. Call the
-    object to report progress. Between calls, the elapsed seconds are updated."""
+    """Shows progress on standard error, if it is a terminal, within a ``with`` block, in which nothing else may be
+    printed. Call the object to report progress. Between calls, the elapsed seconds are updated."""
 
     def __init__(self, what: str, *, silent: bool = False) -> None:
         self._what, self._done, self._total = what, 0, 0
@@ -46,7 +46,7 @@ class Busy:
             last = self.text()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Report that ``done`` of ``total`` is done. ``what`` says what was done. ``total`` may be too small."""
+        """Report that ``done`` of ``total`` is done, or all if ``total`` is less. ``what`` says what was done."""
         self._what, self._done, self._total = what, done, max(total, done)
 
     def add(self, done: int) -> None:

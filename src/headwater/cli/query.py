@@ -66,7 +66,7 @@ def _counted(operation: Operation[T], busy: Busy) -> Operation[T]:
 
 
 TOGETHER = 100
-"""Number of operations that run together."""
+"""Maximum number of operations that run together."""
 
 
 def query_together(url: str, operations: Iterable[Operation[T]]) -> list[T]:

@@ -63,7 +63,7 @@ def repair(
 
 
 def _delete(plan: RepairPlan, directory: Path) -> None:
-    """Delete the entries that cannot be read from the repaired store."""
+    """Delete from the repaired store, in ``directory``, the entries that cannot be read."""
     if not plan.unreadable:
         return
     from headwater.client.sync.connect import connect

@@ -97,7 +97,7 @@ def cancel(
     documents = [{"id": one.id, "cancelled": one.id in cancelled} for one in chosen]
     show(documents, output, lambda: say(f"{len(cancelled):,} cancelled"))
     if len(cancelled) < len(chosen):
-        raise HeadwaterError(f"{len(chosen) - len(cancelled):,} published meanwhile")
+        raise HeadwaterError(f"{len(chosen) - len(cancelled):,} published or cancelled meanwhile")
 
 
 def _preview(stream: str, chosen: list[ScheduledMessage]) -> None:

@@ -77,7 +77,7 @@ def work(
     """Run the consumers of an app until SIGTERM.
 
     The consumers run in worker processes; a process that dies is restarted. The quarantine process
-    handles only suspected poison messages: those that were in flight when a process died. SIGINT
+    handles only suspected poison messages: those that were in flight at two deaths of processes. SIGINT
     has the same effect as SIGTERM. On the first signal, running handlers may finish within the grace
     time, and all other entries are handed back. On the second signal, running ones are too.
     """

@@ -5,7 +5,7 @@ Rule 1. A failed attempt is repeated only if it sent nothing, or only commands t
 Rule 2. EXEC is repeatable together with its MULTI and all commands between them, never alone.
 Rule 3. A connection with a WATCH or an open MULTI has state that a new connection lacks, so nothing is
         repeated on a new connection.
-Rule 4. If a command may have run, the error says this. Otherwise redis-py's error is unchanged.
+Rule 4. If a command that must not run twice may have run, the error says so. Any other error is unchanged.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def may_try_again(sent: Sent, error: Exception) -> bool:
 
 
 def explain(sent: Sent, error: Exception) -> None:
-    """If a command was sent and may have run, add this to the message of ``error``."""
+    """If a command that must not run twice may have run, say so in the message of ``error``."""
     if sent.unrepeatable and not isinstance(error, NEVER_AGAIN):
         what = str(error).rstrip(". ")
         error.args = (

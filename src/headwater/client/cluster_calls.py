@@ -38,8 +38,8 @@ LOST = (RedisConnectionError, RedisTimeoutError, OSError)
 class ClusterCalls:
     """Runs the calls of a client of a cluster, or of a server that may be a node of one.
 
-    ``open_node`` makes the client of a node. The cluster client's own pool connects to the first node; its
-    method that runs commands there is passed to `run_pipeline` as ``direct``.
+    ``open_node`` makes the client of a node. The cluster client's own pool connects to the first node. The
+    function that executes a pipeline there is passed to `run_pipeline` as ``direct``.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ClusterCalls:
         self._nodes: dict[NodeAddress, Any] = {}
         self._lock = threading.Lock()
         self._stays_direct = router.stays and not router.topology.cluster
-        """True while the client stays on one connection and its server may be a single one (`routing`, rule 4)."""
+        """True if the client stays on one connection whose server was not a known node (`routing`, rule 4)."""
 
     @property
     def routed(self) -> bool:

@@ -64,13 +64,13 @@ class DirectConnection:
             raise NotDirect
 
     def exchange(self, commands: Sequence[Sequence[str | bytes | int]]) -> list[Any]:
-        """Send commands together and return their replies. An error reply is the exception that ``refused`` made."""
+        """Send commands together and return their replies; for an error reply, what ``refused`` makes of it."""
         blocked = max((_block_ms(one) for one in commands), default=0)
         self._socket.settimeout(self._seconds + blocked / 1000)
         self._socket.sendall(b"".join(map(_packed, commands)))
         replies = [self._reply() for _ in commands]
         if any(isinstance(one, Exception) and str(one).startswith("LOADING") for one in replies):
-            raise Disconnected("it loads its data")
+            raise Disconnected("the server is loading its data")
         return replies
 
     def _reply(self) -> Any:
@@ -82,7 +82,7 @@ class DirectConnection:
                 self._reader.feed(data)
         except hiredis.ProtocolError as error:
             raise Disconnected(
-                f"what answers there does not speak Redis's protocol: {error}"
+                f"the server there does not speak Redis's protocol: {error}"
             ) from None
         return found
 
@@ -163,7 +163,7 @@ def _database(parts: SplitResult) -> str:
 
 
 def _block_ms(command: Sequence[str | bytes | int]) -> int:
-    """Return the milliseconds that a read may block; 0 for other commands."""
+    """Return the BLOCK option of an XREAD in milliseconds; 0 without the option, and for all other commands."""
     if command[0] != "XREAD":
         return 0
     options = command[: command.index("STREAMS")]

@@ -1,4 +1,4 @@
-"""Two drivers, one for threads and one for asyncio, of procedures that are written once.
+"""Two drivers, one for threads and one for asyncio, for procedures that are written once.
 
     procedure ──[call]───▶ driver ──▶ redis-py
               ◀──[result]─
@@ -6,7 +6,7 @@
 Rule 1. A procedure is a generator. It yields a call (a function without arguments) and receives its
         result. An error of the call is raised at the yield. It may also yield a `Sleep`.
 Rule 2. A driver makes no decisions. The asyncio driver awaits what a call returns, so a procedure
-        yields only methods that redis-py's two hierarchies have under the same name.
+        yields only methods that have the same name in redis-py's two hierarchies, or that were passed to it.
 """
 
 from __future__ import annotations

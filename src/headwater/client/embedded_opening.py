@@ -29,10 +29,8 @@ def open_embedded(
             raise ConfigError("node= is a store with its own clock: remove url and clock=")
         return handle_of(node), {}
     if url is None or not url.startswith(f"{SCHEME}:"):
-        shown = None if url is None else redacted(url)
-        raise ConfigError(
-            f"{shown!r} does not name a store. Write {EXAMPLES}, or for a server {SERVER_EXAMPLES}."
-        )
+        wrong = "no url is given" if url is None else f"{redacted(url)!r} does not name a store"
+        raise ConfigError(f"{wrong}. Write {EXAMPLES}, or for a server {SERVER_EXAMPLES}.")
     address = parse_embedded(url)
     handle = open_handle(address.key, lambda: _open(address, clock))
     try:

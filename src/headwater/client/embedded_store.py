@@ -110,8 +110,8 @@ class EmbeddedStore:
             return session
 
     def exchange(self, session: Session, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Feed ``chunks`` and run the turn in this thread. The output is delivered before this returns, to
-        this client and to the clients that the turn woke.
+        """Run the requests in ``chunks`` in this thread: as one turn, or several if they exceed `TURN_BYTES`.
+        The output is delivered before this returns, to this client and to the clients that a turn woke.
 
         Raises `BrokenPipeError` if the store has closed the session, `ForkedStore`, `StoreClosed`.
         """

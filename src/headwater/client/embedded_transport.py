@@ -70,7 +70,7 @@ class EmbeddedTransport(ABC):
         """Report that output, or the end, can be read. Called under the node's lock, in any thread."""
 
     def _send(self, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Run the requests in ``chunks`` as one turn, in this thread."""
+        """Run the requests in ``chunks`` in this thread (`EmbeddedStore.exchange`)."""
         self._store.exchange(self._session, chunks)
 
     def _take(self) -> bytearray:

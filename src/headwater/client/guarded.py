@@ -7,7 +7,7 @@ obeys rules 1 to 4 of `attempts`, and two more:
 
 Rule 5. Connecting and the health check happen before a command is noted as sent. If either fails, the
         command was not sent.
-Rule 6. A reply may take ``socket_timeout`` seconds longer than its command may block.
+Rule 6. The connection may be silent for ``socket_timeout`` seconds longer than the command may block (`silence`).
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Guarded:
 
 
 def name_cluster(error: AskError, connection: Any) -> None:
-    """Add the url of the cluster to a redirection's message, because the client of a single server does not
-    follow redirections."""
+    """Replace the message of a redirection by one that names the cluster's url, because the client of a single
+    server does not follow redirections."""
     here = NodeAddress(getattr(connection, "host", ""), getattr(connection, "port", 0))
     there = NodeAddress(error.host or here.host, error.port)
     scheme = "rediss" if hasattr(connection, "check_hostname") else "redis"

@@ -39,7 +39,7 @@ C = TypeVar("C")
 
 
 class Recovered:
-    """The property that the sync and the asyncio client add to redis-py's."""
+    """The property that the sync and the asyncio client have in addition to those of redis-py's clients."""
 
     @property
     def recovery(self) -> RecoveryReport | None:
@@ -57,7 +57,7 @@ class Recovered:
 
 
 RESPONSE_SECONDS = 30.0
-"""Default maximum time to wait for a reply, in seconds. A store does not reply while it replays its journal."""
+"""Default ``socket_timeout`` of a connection to a server, in seconds: how long it may be silent (`silence`)."""
 
 CONNECT_RETRIES = 10
 FIRST_PAUSE_S = 0.01
@@ -91,7 +91,7 @@ def open_client(
     clock: Clock | None,
     options: dict[str, Any],
 ) -> C:
-    """Return the client that `headwater.connect` returns."""
+    """Return the client that `headwater.connect` or `headwater.aio.connect` returns, made of ``classes``."""
     single = bool(options.pop("single_connection_client", False))
     if node is None and url is not None and is_server(url):
         refuse_clock(url, clock)
@@ -117,7 +117,7 @@ def open_cluster(
     single_connection_client: bool = False,
     **options: Any,
 ) -> C:
-    """Return a client that follows redirections, of the cluster or the server at ``url``.
+    """Return a client of the cluster or the server at ``url``. The client follows redirections.
 
     Clients that share a ``topology`` share their knowledge of the cluster. Commands without a key go to
     the node of the key ``home``. With ``stays``, the client uses one connection to one node (`routing`,

@@ -24,7 +24,7 @@ ASK_SECONDS = 2.0
 
 
 class Primary:
-    """Finds the primary of a service. It first asks the Sentinel that replied the last time."""
+    """Finds the primary of a service. It first asks the Sentinel that replied last."""
 
     def __init__(self, address: SentinelAddress, options: Mapping[str, Any]) -> None:
         self.address = address

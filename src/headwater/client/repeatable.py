@@ -76,7 +76,7 @@ def command_name(command: Command) -> str:
 
 
 def is_repeatable(command: Command) -> bool:
-    """Return whether running the command twice has the effect of running it once; False for EXEC alone.
+    """Return whether running the command twice has the effect of running it once; False for EXEC.
 
     >>> is_repeatable(("XLEN", "orders")), is_repeatable(("XADD", "orders", "*", "a", "1"))
     (True, False)

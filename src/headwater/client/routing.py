@@ -6,12 +6,12 @@
 Rule 1. Commands that belong together are sent together, to the node of their first key: MULTI … EXEC,
         and WAIT after its write.
 Rule 2. A command is sent again only if a node refused to run it, with MOVED or ASK. A lost connection
-        raises an error. If commands of the same call may have run, the error says this
-        (`guarded`).
+        raises an error. If a write of the same call may have run, the error is
+        marked (`attempts.may_have_run`).
 Rule 3. A command without a key goes to the node of the other commands of its call. Alone, it goes to the
         node of the router's ``home`` key. So CLIENT ID and CLIENT UNBLOCK go to the same node.
 Rule 4. A router that ``stays`` uses one connection to one node. When the slot has moved, it raises
-        `SlotMoved`, a ConnectionError, and its user opens another connection.
+        `SlotMoved`, a ConnectionError, and the caller opens another connection.
 Rule 5. A transaction after WATCH runs on the node that watches, or not at all, because while a slot moves,
         its keys are on two nodes. The reply is then TRYAGAIN, as from a node that has only some of a
         command's keys.
@@ -38,14 +38,14 @@ from headwater.client.slots import Topology, first_key, parse_slots, slot_of
 from headwater.errors import ConfigError
 
 ROUNDS: Final = 8
-"""Maximum number of redirections that one call follows. After that, its reply is the last redirection."""
+"""Maximum number of times that a call sends a command. After that, the reply is the last redirection."""
 
 ASKED_BLOCK_MS: Final = 100
-"""Maximum BLOCK of a read on a moving slot, in milliseconds: CLIENT UNBLOCK cannot reach it on that node."""
+"""BLOCK of a read that is sent after ASKING, in milliseconds: CLIENT UNBLOCK cannot reach it on that node."""
 
 
 class SlotMoved(RedisConnectionError):
-    """Raised if the slot of a connection that stays with one node has moved to another node. Nothing was run."""
+    """Raised if a slot has moved from the one node that a client uses. The redirected command was not run."""
 
 
 class QueuedCommand(NamedTuple):
@@ -186,7 +186,7 @@ class Router:
         return again
 
     def _redirected(self, unit: Unit, found: Sequence[Any], by: NodeAddress) -> Unit | None:
-        """Return the unit to send next after a redirection; None if the node has run the unit."""
+        """Return the unit to send again after a redirection; None if the node did not redirect it."""
         for place in unit.places:
             reply = found[place]
             if not isinstance(reply, AskError):
@@ -226,7 +226,7 @@ class Router:
 
     def _load(self) -> Generator[Part, Answer, ResponseError | None]:
         """Ask the nodes, one after another, for the owners of the slots. Returns the error of a node that
-        does not permit this user to ask."""
+        does not permit this user to ask, otherwise None."""
         failure: Exception | None = None
         for node in self.topology.nodes():
             answer = yield Part(node, [_SLOTS])
@@ -293,7 +293,7 @@ def _flat(units: Sequence[Unit], commands: Sequence[QueuedCommand]) -> list[Queu
 
 
 def _hurried(command: QueuedCommand) -> QueuedCommand:
-    """Return the command with BLOCK shortened, if it has one."""
+    """Return the command with the value of BLOCK, if given, replaced by `ASKED_BLOCK_MS`."""
     words = list(command.words)
     if command_name(words) in ("XREAD", "XREADGROUP"):
         at = 4 if words[1] in ("GROUP", b"GROUP") else 1  # a group's name may be BLOCK

@@ -1,6 +1,6 @@
 """Measures how long a connection has been silent. The deadlines of guarded connections count only silence.
 
-Rule 1. A deadline has passed when no byte has moved in either direction for its time. The system knows the bytes
+Rule 1. A deadline has passed when no byte has moved in either direction for that long. The system knows the bytes
         that the peer has acknowledged, and those that have arrived. So a large command or a large reply may take
         the time that the network needs.
 Rule 2. A peer that has acknowledged a part of a large command may still be passing it on, as proxies do. The peer
@@ -24,7 +24,7 @@ from time import monotonic
 from typing import Any, Final
 
 LARGE: Final = 64 * 1024
-"""Size in bytes at which a command is sent piece by piece. Smaller commands fit into the buffers of a socket."""
+"""Size in bytes from which on writing a command has a deadline (asyncio). Smaller commands fit into buffers."""
 
 LOOKS: Final = 4
 LONGEST_PAUSE: Final = 0.75
@@ -130,7 +130,7 @@ class Silence:
 
     @property
     def moved_at(self) -> float:
-        """Time when bytes were last seen to move, by the monotonic clock in seconds."""
+        """Time when bytes were last seen to move, or waiting began, by the monotonic clock in seconds."""
         return self._moved_at
 
     def _since_first(self, now: tuple[int, int] | None) -> tuple[int, int]:

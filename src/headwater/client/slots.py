@@ -149,7 +149,7 @@ class Topology:
             self.fresh = False
 
     def doubt(self, node: NodeAddress) -> None:
-        """Note that the connection to a node was lost, because another node may have taken its place."""
+        """Note that the connection to ``node`` was lost. Another node may have taken its place."""
         with self._lock:
             self._doubted = node
             self._moved = {n: one for n, one in self._moved.items() if one != node}

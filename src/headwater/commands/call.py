@@ -1,12 +1,12 @@
 """`Call`, the argument of a command, and `Wait`, a result that makes the client wait.
 
-Rule 1. A command is ``def xadd(call: Call) -> Wait | None``.
+Rule 1. A command is ``def xadd(call: Call) -> Wait | Job | None``. A `Job` is offloaded work (jobs.py).
 Rule 2. A command first decides what to do: it parses, looks up, and resolves ``*``, ``$``, ``~`` and the time.
         In this phase it may raise `CommandError`: nothing has changed and no reply is written.
 Rule 3. Then it calls `Call.admit`, which asks if the journal can take the facts. Only after that does it call
         mutators and write the reply.
-Rule 4. A command that returns `Wait` or raises `ColdBlocks` (docs/adr/0003) has changed nothing. If it has begun a
-        reply, the reply is dropped.
+Rule 4. A command that returns `Wait` or raises `ColdBlocks` (docs/adr/0003) has changed nothing, except that
+        XREADGROUP may create consumers and set seen times before a `Wait`. A reply that was begun is dropped.
 
 See docs/adr/0001-call-and-reply.md.
 """
@@ -60,8 +60,8 @@ class Wait:
     ``for_streams``, a signal counts only while the key holds a stream: XREAD continues to wait if the key is
     deleted or gets another type, whereas XREADGROUP runs again and fails. With ``for_lists``, the key must hold a
     list. ``at_timeout`` is the reply at the timeout, in RESP; None is a nil array. Clients that wait for a key
-    with an equal ``alike`` can use the same signals: if the first of these clients finds nothing, the others will
-    not, either. ``group`` is set if the client waits only for new entries of that group.
+    with an equal ``alike`` (not None) can use the same signals: if the first of these clients finds nothing, the
+    others find nothing either. ``group`` is set if the client waits only for new entries of that group.
     """
 
     def __init__(self, keys: list[bytes], timeout_ms: int, arguments: Arguments) -> None:
@@ -167,7 +167,7 @@ class Call:
         return self.now_ms + self.wall.ahead_ms
 
     def key(self, index: int) -> bytes:
-        """Return argument ``index``, a key, as bytes: the same object as before if the client repeats a key."""
+        """Return argument ``index``, a key, as bytes: the same object again if a client repeats a short key."""
         arguments, key = self.arguments, self._key
         start, end = word_at(arguments.starts, index), word_at(arguments.ends, index)
         if not is_part(key, arguments.buffer, start, end):

@@ -48,7 +48,7 @@ class KnownCommand:
         self.number = next(_numbers)
         """Number of the command, from 0 to `KNOWN_COUNT` - 1."""
         self.typed = name
-        """The last spelling of the name by a client, in any case."""
+        """The spelling of the name that was learned last (`_spelled`), in any case."""
         self.command = command
         self.title = command.name
         self.function: Function | None = FUNCTIONS.get(name)

@@ -13,8 +13,8 @@ def functions_of(package: str, *, on_session: bool) -> dict[bytes, Callable[...,
     """Return the functions in the modules of ``package``, by the names of their commands: ``XADD``,
     ``XGROUP|CREATE``.
 
-    ``on_session`` selects the commands on sessions and services, otherwise those on keys. Raises `ImportError` if a
-    declaration names a function that does not exist.
+    If ``on_session`` is true, these are the commands on sessions and services, otherwise those on keys. Raises
+    `ImportError` if a declaration names a function that does not exist.
     """
     return {
         command.name.upper().encode(): _function_of(command, package)

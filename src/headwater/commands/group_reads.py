@@ -129,7 +129,7 @@ class GroupDelivery(GroupRead):
         self.wires: list[bytes] = _NOTHING
         """The claimed entries, encoded for the reply."""
         self.entries: NewEntries | None = None
-        """The new entries; None if no entry is new."""
+        """The new entries to deliver; None if no entry is new or the reply is full."""
         self.new = 0
         """The number of new entries."""
 
@@ -233,8 +233,8 @@ class GroupDelivery(GroupRead):
         return records
 
     def recheck_at_ms(self) -> int | None:
-        """Return the steady time at which the oldest pending entry that the stream still has will be idle enough.
-        If the stream has none, return the time after the min-idle-time, or `SHORTEST_RECHECK_MS` if longer."""
+        """Return the steady time at which the longest idle entry that the stream still has will be idle enough.
+        Without such an entry, return now plus the min-idle-time or, if longer, `SHORTEST_RECHECK_MS`."""
         if self.claim_ms < 0:
             return None
         pel, log = self.group.pel, self.group.stream.log

@@ -50,8 +50,8 @@ _SYNTAX = {
     "function|flush": "[ASYNC|SYNC]",
     "function|list": "[LIBRARYNAME <pattern>] [WITHCODE]",
 }
-"""Full name of a subcommand that takes arguments → its arguments; of a container that is also a command by itself →
-the text for it."""
+"""Full name of a subcommand that takes arguments → its arguments; of a container that can be called without a
+subcommand → the text for that call."""
 
 
 def help_(call: Call) -> None:

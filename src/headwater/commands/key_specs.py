@@ -76,7 +76,7 @@ class KeySpec(NamedTuple):
 
 
 class KeyRange(NamedTuple):
-    """First, last and step in the reply of COMMAND, for older clients; 0, 0, 0 without keys or with a keyword."""
+    """First, last and step in the reply of COMMAND, for older clients. All are 0 if no key is at a fixed place."""
 
     first: int
     last: int

@@ -18,7 +18,7 @@ from headwater.engine.streams.stream import StoredStream
 def delete(call: Call) -> None:
     """DEL key [key …], UNLINK key [key …] → the number of keys that existed.
 
-    Both remove a value immediately and free its memory later, in slices (`Keyspace.garbage`).
+    Both remove a value immediately, and free the memory of a large value later, in slices (`Keyspace.garbage`).
     """
     db = call.db
     keys = [

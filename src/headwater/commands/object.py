@@ -2,7 +2,7 @@
 
 Rule 1. The encoding follows from the current value and Redis's default limits. In Redis it also depends on
         former values: a set that shrinks stays a hashtable. Of this, only one case is reproduced: strings that
-        APPEND or SETRANGE made are raw (`Keyspace.grow`), until the store is opened again.
+        APPEND or SETRANGE changed are raw as long as `Keyspace.grown` remembers them.
 Rule 2. embstr is one allocation of 64 bytes. In Redis 8.2, it holds the string, the key and the expiry.
 
 Source: Redis's command pages, object.c and the ``*-max-*`` settings of redis.conf.

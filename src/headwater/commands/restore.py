@@ -144,7 +144,7 @@ def _read(data: bytearray, start: int, end: int, wall: WallOffset) -> Steps[_Con
 
 
 class _Restoring:
-    """A RESTORE in progress. The constructor raises `CommandError` if the request is invalid or the key exists."""
+    """A RESTORE in progress. The constructor checks the request. It raises `CommandError`, such as BUSYKEY."""
 
     def __init__(self, call: Call, arguments: Arguments, *, offloaded: bool) -> None:
         self.arguments = arguments

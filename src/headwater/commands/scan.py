@@ -13,7 +13,7 @@ from headwater.errors import CommandError
 
 _DEFAULT_SCAN_COUNT = 10
 _MAX_CURSOR_DIGITS = 100
-"""Maximum length of a cursor. 20 digits suffice; zeros may precede them; Python refuses thousands of digits."""
+"""Maximum number of digits of a cursor. 20 suffice for its value; more can only be leading zeros."""
 
 
 class ScanOptions:

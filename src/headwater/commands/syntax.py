@@ -20,7 +20,7 @@ _WORD = re.compile(r"[\[\]<>|]|[^\s\[\]<>|]+")
 
 class Argument(NamedTuple):
     """One argument. ``kind`` is ``pure-token``, ``oneof``, ``block`` or the type of a value. ``token`` is the literal
-    word before a value; empty without such a word."""
+    word itself, or the one before a value; empty without such a word."""
 
     name: str
     kind: str

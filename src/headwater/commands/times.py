@@ -19,7 +19,7 @@ _MOST_MS = 2**63 - 1
 _MAX_I64 = 2**63 - 1
 _LONGEST_TEXT = 255
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -4951, 4932
-"""Range of the decimal exponents of a ``long double``, which Redis parses."""
+"""Range of the decimal exponents of a ``long double``. Redis parses timeouts as this type."""
 _DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,5})?")
 _HEXADECIMAL = re.compile(
     rb"[+-]?0[xX](?:[\da-fA-F]+\.?[\da-fA-F]*|\.[\da-fA-F]+)(?:[pP][+-]?\d{1,4})?"

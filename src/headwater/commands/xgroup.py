@@ -97,7 +97,7 @@ class _Subject:
 def _position(
     arguments: Arguments, stream: StreamHistory | None, *, strict: bool
 ) -> tuple[int, int]:
-    """Return the id in argument 4; ``$`` is the last id of ``stream``, or 0-0 if that is None."""
+    """Return the id in argument 4; ``$`` is the last id of ``stream``, or 0-0 if ``stream`` is None."""
     if arguments.bytes(4) == b"$":
         return stream.last_id if stream is not None else (0, 0)
     return arguments.id(4, strict=strict)

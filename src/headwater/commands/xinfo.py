@@ -30,7 +30,7 @@ XINFO_HELP = (
     "    Show the consumers of a group.",
     "GROUPS <key>",
     "    Show the groups of a stream.",
-    "STREAM <key> [FULL [COUNT <count>]",
+    "STREAM <key> [FULL [COUNT <count>]]",
     "    Show a stream; FULL shows its entries, groups and pending entries too.",
     "HELP",
     "    Print this help.",

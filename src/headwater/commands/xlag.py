@@ -70,5 +70,5 @@ def _pending(group: ConsumerGroup, now_ms: int) -> dict[str, object]:
 
 
 def _age(time_ms: int, now_ms: int) -> int:
-    """Return the age of a time in milliseconds; 0 if the time is in the future, because the clock was set back."""
+    """Return the age of a time in milliseconds; 0 if it is in the future, as after the clock was set back."""
     return max(0, now_ms - time_ms)

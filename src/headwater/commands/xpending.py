@@ -156,7 +156,7 @@ def write_group_rows(
 def write_consumer_rows(
     reply: ReplyWriter, group: ConsumerGroup, positions: array[int] | None, wall: WallOffset
 ) -> None:
-    """Write the pending entries of one consumer. ``positions`` are in the group's list; None: it has none."""
+    """Write a consumer's pending entries: those at ``positions`` in the group's list; none if it is None."""
     pel = group.pel
     if positions is None:
         reply.array(0)

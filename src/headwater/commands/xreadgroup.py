@@ -9,7 +9,7 @@ Rule 2. The blocks on disk that the reads need are opened before anything change
         stream twice opens all blocks that its reads might need. Blocks that were closed again by the time they
         are needed are read while the request waits.
 Rule 3. A command that returns nothing only creates missing consumers and sets seen times. A waiting command
-        is run again as a whole when one of its keys is signalled.
+        is run again as a whole when one of its keys is signalled or an entry may be idle enough.
 
 Source: Redis's command page and t_stream.c (xreadCommand).
 """

@@ -1,4 +1,4 @@
-"""XSPLIT: divide a range of entries into equal parts.
+"""XSPLIT: divide a range of entries into parts of nearly equal size.
 
 Source: docs/guide/streams.md.
 """

@@ -1,7 +1,7 @@
-"""The only module that reads the system's time. The engine reads no clock; callers pass it ``now_ms``.
+"""The clocks of a store. The engine reads no clock; callers pass it ``now_ms``.
 
-Rule 1. Steady time starts at the wall clock's time and advances with elapsed time. Ages, delays, expiries
-        and all times in the journal are steady times (`headwater.server.services.turn_clock`).
+Rule 1. Steady time starts at the wall clock's time, or at the journal's last record if that is later, and then
+        advances with elapsed time. Ages, delays, expiries and all times in the journal are steady (turn_clock.py).
 Rule 2. The wall clock may jump. New ids, TIME and times that a client sends or receives are wall-clock
         times; `headwater.commands.times` converts between them and steady times.
 
@@ -36,7 +36,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of the system."""
+    """The system's wall clock and its monotonic clock."""
 
     def now_ms(self) -> int:
         return wall_ns() // 1_000_000

@@ -8,7 +8,7 @@ import os
 class ForkGeneration:
     """The number of forks between the process that imported this module and the current one.
 
-    Each turn compares it instead of the process id, because reading the process id takes a system call."""
+    Each turn compares it with that at the opening of the store. Reading the process id would be a system call."""
 
     def __init__(self) -> None:
         self.generation = 0

@@ -35,15 +35,15 @@ the limit, 46 KB of GETs of a large value would create gigabytes of replies in o
 ``client-output-buffer-limit`` is higher, it applies instead, because it could otherwise never be reached."""
 
 REPLY_PIECE_BYTES = 1024 * 1024
-"""Size of a piece. The entries of a longer reply are written in pieces, as the client reads them. Precedent: none,
-Redis writes every reply whole into memory."""
+"""Size of the pieces in which the entries of a longer reply are written, as the client reads them. Precedent:
+none, Redis writes every reply whole into memory."""
 
 MAX_INPUT_BYTES_BEFORE_AUTH = 1024 * 1024
 """Maximum number of bytes that an unauthenticated client may send while the reply to its failed login is delayed.
 Precedent: none, Redis does not delay logins."""
 
 MAX_LOGIN_ADDRESSES = 10_000
-"""Maximum number of addresses whose failed logins are counted, about 2 MB. Precedent: none, as above."""
+"""Maximum number of addresses with counted failed logins, about 2 MB. Precedent: none, Redis delays no logins."""
 
 ACL_LOG_LENGTH = 128
 """Maximum number of entries of ACL LOG. Precedent: redis.conf acllog-max-len."""
@@ -108,7 +108,7 @@ DATABASES = 16
 
 BLOCK_MAX_BYTES = 64 * 1024
 """Maximum size of a block of entries, unless a single entry is larger. A block grows with its entries, so
-that 100,000 small streams stay small. Reading one entry of a sealed block decompresses half of it, 0.05 ms."""
+that 100,000 small streams stay small. Reading an entry of a sealed block decompresses a third, 0.05 ms at most."""
 
 STREAM_HOT_BYTES = 256 * 1024 * 1024
 """Number of bytes of a store's newest entries that stay uncompressed; blocks of older entries are sealed. This
@@ -118,8 +118,8 @@ SEALED_LEAST_BYTES = 4 * 1024
 """Minimum size of a block that is sealed: the objects of a sealed block take half a KiB themselves."""
 
 SEALED_MOST_BYTES = 1024 * 1024
-"""Maximum size of a block that is sealed: decompressing a larger one (of one entry) would delay all clients
-for milliseconds."""
+"""Maximum size of a block that is sealed in a store without segments: decompressing a larger one (of one entry)
+would delay all clients for milliseconds."""
 
 PART_LEAST_BYTES = 16 * 1024
 """Minimum size of a part of a sealed block. Blocks from twice this size on are compressed as two parts, from three
@@ -131,11 +131,11 @@ about 800,000 entries of 250 bytes does not delay its senders."""
 
 COLD_CACHE_BYTES = 64 * 1024 * 1024
 """Maximum number of bytes of sealed blocks that stay decompressed after they were read more than once; the blocks
-read last stay. If clients read one after the other, each block is read from disk and decompressed only once."""
+read last stay. If several clients read the same blocks one after the other, each block is opened only once."""
 
 READ_ONCE_BYTES = 1024 * 1024
 """Maximum number of bytes of sealed blocks that stay decompressed after they were read once. A client that reads
-in small steps decompresses each block once. One that reads a whole stream does not close the blocks of others."""
+in small steps decompresses each block once. One that reads a whole stream does not close blocks read by others."""
 
 MAX_ENTRIES_COUNT = 2**63 - 1
 """Maximum of ``entries_added`` and ``entries_read``: a counter that XSETID has set to it no longer grows. It is
@@ -147,8 +147,8 @@ MAX_COUNT = 2**40
 `MAX_ARGUMENTS`, fit into 64 bits."""
 
 MAX_DURATION_MS = 2**62
-"""Maximum of a delay, and of a min-idle-time for which a client waits, in milliseconds. The end of a longer time
-would not fit into a signed 64-bit integer."""
+"""Maximum of a delay, and of a min-idle-time for which a client waits, in milliseconds. The time at which
+it ends has to fit into a signed 64-bit integer."""
 
 PENDING_BLOCK_RECORDS = 256
 """Number of records, of 32 bytes each, in a block of the pending entries list: one block is 8 KiB."""
@@ -174,13 +174,13 @@ MAX_DELIVERY_COUNT = 2**63 - 1
 """Maximum delivery count. Precedent: Redis, LLONG_MAX, which XNACK FATAL sets."""
 
 JOURNAL_FILE_BYTES = 64 * 1024 * 1024
-"""Preallocated size of one journal file. The next file is preallocated in advance, as the reserve."""
+"""Maximum preallocated size of a journal file. The next file is preallocated in advance, as the reserve."""
 
 MAX_RECORD_GROUP_BYTES = 2 * 1024 * 1024 * 1024
 """Maximum length of a record group that recovery accepts. The length is checked before memory is allocated."""
 
 SEGMENT_BYTES = 64 * 1024 * 1024
-"""Size of a segment, unless a single blob is larger. A segment is deleted whole."""
+"""Maximum size of a segment, unless a single blob is larger. A segment is deleted whole."""
 
 MAX_BLOB_IDS_BYTES = 16 * 1024 * 1024
 """Maximum size of the ids in a blob: a block of 1 MiB has up to 35,000 entries, and an id takes up to 30 bytes.
@@ -224,8 +224,8 @@ MAX_KEYS_EXPIRED_AT_ONCE = 500
 next commands. Precedent: Redis, activeExpireCycle, which limits its share of the time."""
 
 LIMITED_LOG_LINES, LIMITED_LOG_SECONDS = 10, 60
-"""Maximum number of log lines of one template that clients or a slow disk can cause, and the period in seconds: at
-most 1.5 MB a day. Further lines are counted, and the count is reported in one line."""
+"""Maximum number of log lines of one template that clients or a slow disk can cause, and the period in seconds.
+Lines of 100 bytes are at most 1.5 MB a day. Further lines are counted, and the count is reported in one line."""
 
 MAX_LOG_MESSAGE = 4096
 """Maximum number of characters of a log message. The rest is cut, and the line shows the length of the message. A

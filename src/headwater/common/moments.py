@@ -35,7 +35,7 @@ _ISO = re.compile(
 )
 
 _TOO_LONG_MS = 10.0 * 366 * UNITS["d"]
-"""Maximum length of time in milliseconds. A longer one counts as this maximum, even if it exceeds a float."""
+"""Maximum length of time in milliseconds. A longer one counts as this maximum, even if too long for a float."""
 
 
 def length_ms(text: str) -> int | None:
@@ -92,7 +92,8 @@ def milliseconds_of(text: str, option: str, *, now_ms: int | None = None) -> int
         ) from None
     if moment.tzinfo is None:
         raise HeadwaterError(
-            f"{option}: {text!r} has no time zone: add Z for UTC, or an offset such as +02:00"
+            f"{option}: {text!r} has no time zone: write date and time with Z for UTC or an offset, such as "
+            "2026-11-23T09:30:00Z"
         )
     return round(moment.timestamp() * 1000)
 

@@ -20,7 +20,7 @@ Page: TypeAlias = Callable[[], tuple[bool, Mapping[str, object]]]
 """Returns True if all is well (status 200, else 503), and the JSON document of the page."""
 
 REQUEST_SECONDS = 10.0
-"""Maximum time that a client may take to send its request, in seconds."""
+"""Maximum time to wait for the next bytes of a client's request, in seconds."""
 
 
 class Metric(NamedTuple):
@@ -79,7 +79,7 @@ def serve(
     """Serve the metrics of ``collector`` at ``http://host:port/metrics``, and ``pages`` by their paths. With port 0,
     the system chooses one. Return the port, and a function that ends the server.
 
-    Raises `ListenError`, which names ``option``, if the port is not available or prometheus-client is missing.
+    Raises `ListenError`, which names ``option``, if it cannot listen there or prometheus-client is missing.
     ``extra`` is the extra of Headwater that installs prometheus-client.
     """
     try:
@@ -95,7 +95,7 @@ def serve(
         server = make_server(host, port, app, _Server6 if ":" in host else _Server, _Handler)
     except OSError as error:
         raise ListenError(
-            f"{option}: cannot listen at {host}:{port}: {error.strerror}; name another port"
+            f"{option}: cannot listen at {host}:{port}: {error.strerror}; name another address or port"
         ) from error
     thread = threading.Thread(target=server.serve_forever, name="headwater-metrics", daemon=True)
     thread.start()

@@ -1,7 +1,7 @@
 """Work in steps: the caller runs all of them in one go, or a few at a time with pauses in between.
 
 A generator does one step of at most a few milliseconds between two yields, and returns the result.
-The generator is the only user of its data, which nothing else changes between two steps.
+Only the generator uses its data, so the data do not change between two steps.
 
 >>> def total(numbers: list[int]) -> Steps[int]:
 ...     found = 0

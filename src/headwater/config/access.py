@@ -25,6 +25,8 @@ class AccessConfig:
         "resetchannels", "Channels of a new user: all (allchannels) or none (resetchannels)."
     )
     acllog_max_len: int = setting(limits.ACL_LOG_LENGTH, "Maximum number of entries of ACL LOG.")
-    protected_mode: bool = setting(True, "Accept only local clients while there is no password.")
+    protected_mode: bool = setting(
+        True, "Accept only local clients while the user `default` has no password."
+    )
     users: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
     """The ``user`` lines, each split into the user's name and rules (`headwater.server.services.acl.access`)."""

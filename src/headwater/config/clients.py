@@ -79,7 +79,9 @@ class ClientConfig:
         0, "Seconds after which an idle client is disconnected; 0: never.", kind=Integer(0, I32)
     )
     tcp_keepalive: int = setting(
-        300, "Seconds between keepalive probes of a silent peer; 0: none.", kind=Integer(0, I32)
+        300,
+        "Seconds of silence after which a peer is probed, then every third of that; 0: never.",
+        kind=Integer(0, I32),
     )
     tcp_backlog: int = setting(
         511,
@@ -95,7 +97,7 @@ class ClientConfig:
     )
     client_query_buffer_limit: int = setting(
         limits.MAX_QUERY_BUFFER_BYTES,
-        "Maximum size of the input of one client that is not executed yet.",
+        "Maximum size of one client's input that is not executed yet.",
         kind=Memory(MIB),
     )
     client_output_buffer_limit: OutputLimits = setting(

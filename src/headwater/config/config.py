@@ -83,7 +83,7 @@ class Config(
         return replace(self)
 
     def located(self) -> Config:
-        """Return a copy whose paths are absolute. Relative paths are resolved against ``dir``."""
+        """Return a copy whose paths, except ``dir``, are absolute. Relative paths are resolved against ``dir``."""
         base = Path(self.dir).absolute()
         made = self.copy()
         for name in PATHS:
@@ -96,7 +96,7 @@ SETTINGS: dict[str, Setting] = {each.name: each for each in settings_of(Config)}
 """All declared settings by name."""
 
 PATHS = tuple(each.attribute for each in SETTINGS.values() if isinstance(each.kind, FilePath))
-"""Attribute names of the settings that are paths."""
+"""Attribute names of the settings that are paths relative to ``dir``."""
 
 NAMES = (*SETTINGS, *FIXED, *INERT, *ALIASES)
 """All names that CONFIG GET and CONFIG SET accept."""

@@ -26,7 +26,7 @@ class Percentiles(Words):
 
 @dataclass(kw_only=True)
 class ExecutionConfig:
-    """Settings that measure and limit the execution of commands."""
+    """Settings that control how the execution of commands is measured and limited."""
 
     slowlog_log_slower_than: int = setting(
         10_000,

@@ -25,7 +25,7 @@ class Directive(NamedTuple):
 
 
 def directives(path: Path, *, depth: int = 0) -> Iterator[tuple[str, Directive]]:
-    """Yield the directives of a file and of the files it includes, each after its place (``/etc/hw.conf, line 3``).
+    """Yield the directives of a file and of the files it includes, each with its place (``/etc/hw.conf, line 3``).
 
     Raises `ConfigError` if a file cannot be read or a line cannot be parsed.
     """
@@ -49,7 +49,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Directive]]:
         text = path.read_text("utf-8", "surrogateescape")
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read: {error.strerror}; check the path given with --config"
+            f"{path}: cannot be read: {error.strerror}; correct the path or its permissions"
         ) from None
     for number, line in enumerate(text.splitlines(), 1):
         found = parse_line(line, f"{path}, line {number}")

@@ -1,8 +1,8 @@
 """Names of redis.conf that accept a single value.
 
-Clients read these settings, and configuration files contain them. Any other value would promise a feature that the
-store does not have (yet) and is rejected. The error gives the reason and, if one exists, an alternative. No value
-is silently ignored. Settings whose value does not matter are in inert.py.
+Clients read these settings, and configuration files contain them. Any other value is rejected, because it would
+promise a feature that the store does not have (yet). The error gives the reason and, if one exists, an
+alternative. No value is silently ignored. Settings whose value does not matter are in inert.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from headwater.config.kinds import Boolean, Choice, Kind, MemoryOrPercent, Other
 
 
 class FixedSetting(NamedTuple):
-    """The only value of a setting, and the reason. A value that ``kind`` cannot parse causes the same error as in
-    Redis. MONITOR and SLOWLOG redact a ``secret``. Patterns of CONFIG GET do not match a ``hidden`` name."""
+    """The only value of a setting, and the reason for it. A value that ``kind`` cannot parse causes the same error
+    as in Redis. MONITOR and SLOWLOG redact a ``secret``. Patterns of CONFIG GET do not match a ``hidden`` name."""
 
     value: str
     reason: str

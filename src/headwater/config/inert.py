@@ -143,7 +143,7 @@ HIDDEN = frozenset({
 })  # fmt: skip
 """Settings that CONFIG GET shows only by their exact name. Source: CONFIG GET of Redis 8.2.3."""
 
-_SECRETS = frozenset({"masterauth", "tls-client-key-file-pass"})
+_SECRETS = frozenset({"masterauth", "masteruser", "tls-client-key-file-pass"})
 
 FIXED_AFTER_START: dict[str, str] = {"dbfilename": PROTECTED} | dict.fromkeys(
     [

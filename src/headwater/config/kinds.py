@@ -207,7 +207,7 @@ def parse_integer(text: str) -> int:
 
 
 def parse_memory(text: str) -> int:
-    """Parse a number of bytes: digits and one of Redis's size suffixes."""
+    """Parse a number of bytes: digits, optionally with one of Redis's size suffixes."""
     digits = text.rstrip("bBkKmMgG")
     unit = _SUFFIXES.get(text[len(digits) :].lower())
     if unit is None or not (digits.isascii() and digits.isdigit() and len(digits) <= 19):

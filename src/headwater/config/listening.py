@@ -28,7 +28,7 @@ class ListeningConfig:
     )
     bind: tuple[str, ...] = setting(
         ("127.0.0.1",),
-        "Addresses to listen on; empty: none. `*` is all IPv4 addresses; `-` before an address: it may be missing.",
+        "Addresses to listen on; empty: none. `*` is all IPv4 addresses; `-` before an address: skipped if this machine does not have it.",
     )
     unixsocket: str = setting(
         "", "Path of a unix socket; empty for none.", kind=FilePath(), fixed_after_start=AT_START

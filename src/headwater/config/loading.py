@@ -34,7 +34,7 @@ def load(
     >>> load(flags=[("port", "0"), ("maxclients", "50")], environ={}).maxclients
     50
 
-    Raises `ConfigError`, whose message names the source, the setting and the remedy.
+    Raises `ConfigError`, whose message names the source (file and line, variable or flag) and what is wrong.
     """
     config = Config()
     points: list[str] = []
@@ -42,7 +42,7 @@ def load(
         config.file = Path(file).absolute()
         for place, directive in _accumulated(directives(config.file), points):
             _apply(config, place, directive)
-    in_file = config.dir  # flags override the environment
+    in_file = config.dir  # a --dir flag is relative to this, not to the environment's
     environ = os.environ if environ is None else environ
     for name in (*NAMES, "user"):
         variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
@@ -76,8 +76,8 @@ def _accumulated(
 
 def flag_pairs(words: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Parse ``--name value …`` as redis-server does. A word may contain a name and its values. The word after a
-    name is a value even if it begins with ``--``; only ``--save`` may lack a value. The first name, or the first
-    after a file, may lack dashes. Raises `ConfigError` for a stray word or a wrong number of values.
+    name is a value even if it begins with ``--``, except after ``--save``. The first name, or the first after a
+    file, may lack dashes. Raises `ConfigError` for a stray word or a wrong number of values.
 
     >>> flag_pairs(["--port", "0", "--bind", "127.0.0.1", "::1", "--requirepass=x y"])
     [('port', ['0']), ('bind', ['127.0.0.1', '::1']), ('requirepass', ['x y'])]
@@ -148,7 +148,7 @@ def _nearest(name: str) -> str:
 def _apply(config: Config, place: str, directive: Directive) -> None:
     name, values = directive
     if name == "user":
-        words = " ".join(values).split(" ") if len(values) == 1 else values  # a flag has one word
+        words = " ".join(values).split(" ") if len(values) == 1 else values  # a flag is one word
         config.users = (*config.users, tuple(words))
         return
     if name in REFUSED:

@@ -29,8 +29,8 @@ PROTECTED = "can't set protected config"
 """Reasons why CONFIG SET cannot change a setting, in the words of Redis's errors."""
 
 ONLY_AT_START = f"{AT_START}; it can be set only at the start"
-"""Reason for a setting that Redis can change or does not have. CONFIG SET accepts its current value, so that a
-client can write back everything that CONFIG GET returned."""
+"""Reason for a setting that Redis can change or does not have. CONFIG SET accepts the current value of such a
+setting, so that a client can write back what CONFIG GET returned for it."""
 
 _DECLARATION, _KIND = "declaration", "kind"
 """Keys of the metadata that `setting` stores in a field."""

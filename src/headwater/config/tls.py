@@ -45,7 +45,9 @@ class TlsConfig:
         "", "File with the authorities that sign clients' certificates, in PEM.", kind=FilePath()
     )
     tls_ca_cert_dir: str = setting(
-        "", "Directory of such authorities, prepared by `openssl rehash`.", kind=FilePath()
+        "",
+        "Directory with certificates of such authorities, prepared by `openssl rehash`.",
+        kind=FilePath(),
     )
     tls_auth_clients: Literal["no", "yes", "optional"] = setting(
         "yes", "Clients must (yes), may (optional) or need not (no) present a certificate."

@@ -2,7 +2,7 @@
 
 Rule 1. A child leads its own process group, so that only the demo receives Ctrl-C, and ending the group
         also ends the processes that the child started (Spark's Java).
-Rule 2. Leaving `Children` ends every child, newest first: SIGCONT and SIGTERM, then SIGKILL.
+Rule 2. Leaving `Children` ends every child not in `kept`, newest first: SIGCONT and SIGTERM, then SIGKILL.
 Rule 3. Ctrl-C is ignored during this cleanup, so that the cleanup always completes. For the same reason only
         the first Ctrl-C counts, and a Ctrl-C that arrives while a child starts is delayed until the child
         is registered.
@@ -28,7 +28,7 @@ GRACE_SECONDS = 15.0
 
 
 class ChildFailed(HeadwaterError):
-    """A child process ended, or did not print the expected line in time."""
+    """A child process ended too early, or did not print a line, reach a state or end in time."""
 
 
 class Child:
@@ -65,7 +65,7 @@ class Child:
         Raises `ChildFailed`, with the last lines of the output, if the process ends first or the line is not
         printed within ``within`` seconds.
         """
-        with suppress(ChildFailed):  # whose message is that the process did not end
+        with suppress(ChildFailed):  # its message would be that the process did not end
             for line in self.lines_with(words, within=within):
                 return line
         raise self.failure(f"did not print {words!r} within {within:g} seconds")

@@ -15,7 +15,7 @@ LINE_SECONDS = 3.0
 """Minimum time between two lines of progress without a terminal, in seconds."""
 
 Advance = Callable[[Mapping[str, int]], None]
-"""Updates the counts of `DemoConsole.progress`."""
+"""Function that updates the counts of `DemoConsole.progress`."""
 
 
 class DemoConsole:

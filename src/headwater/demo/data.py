@@ -28,7 +28,7 @@ FLIGHTS = 336_776
 
 
 class DataMissing(HeadwaterError):
-    """The demo's input is not installed or not complete."""
+    """The demo's input, or a package that the demo needs, is not installed or not complete."""
 
 
 class Flight(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ APP = "headwater.demo.ops:app"
 """The app that ``headwater work`` runs."""
 
 PAUSED_CONCURRENCY = 8
-"""Number of flights that a worker handles at a time if it pauses for each flight."""
+"""Number of flights that a worker handles at a time if `PAUSE_VARIABLE` sets a pause."""
 
 SLOW_SIGNAL = signal.SIGUSR1
 SLOW_SECONDS = 1.0

@@ -96,7 +96,7 @@ def pending(samples: Sequence[Sample], events: Sequence[Event], named: Mapping[s
 
 
 def unread(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
-    """Plot the entries that the group has not been delivered yet over the run."""
+    """Plot the number of entries not yet delivered to the group, over the run."""
 
     def draw(axes: Axes) -> None:
         seconds = [sample.seconds for sample in samples]

@@ -82,10 +82,10 @@ class WorkResult(NamedTuple):
 
 
 def run(console: DemoConsole, *, flights: int, seed: int, keep: bool) -> DemoResult:
-    """Run the demo in a new temporary directory. Its processes always end, but ``keep`` keeps the server running.
+    """Run the demo in a new temporary directory. All processes end, except for the server if ``keep`` is true.
 
-    Afterwards the directory contains the report. Logs and data are kept only if a line does not hold or ``keep``
-    is true. Raises `HeadwaterError` if a dependency is not installed or a process fails.
+    The directory then has the report. Logs and data stay if a line does not hold, ``keep`` is true, or a process
+    fails, which raises `HeadwaterError`. Ctrl-C deletes the directory.
     """
     check_installed()
     place = Path(tempfile.mkdtemp(prefix="headwater-demo-"))

@@ -81,7 +81,7 @@ def decode(fields: Sequence[tuple[bytes, bytes]], kind: Any, *, codec: str = "fi
     >>> decode([(b"id", b"17"), (b"note", b"ignored")], Order)
     Order(id=17)
 
-    Raises `DecodeError`, which names field, value and type, if the fields are not such a message, and
+    Raises `DecodeError`, with the field and its value if known, if the fields are not such a message, and
     `DeclarationError` as `headwater.messages.encode` does.
     """
     return _codec_of(kind, codec).decode(fields)

@@ -1,8 +1,8 @@
 """The base class of codecs, and codec json.
 
 Rule 1. The declaration chooses the codec. It is never guessed from the fields of an entry.
-Rule 2. Text is converted (``"17"`` becomes 17). A field that is missing or cannot be converted raises a
-        `DecodeError` that names field, value (cut at 100 characters) and type.
+Rule 2. Text is converted to the declared type (``"17"`` becomes 17). For a field that is missing or cannot be
+        converted, a `DecodeError` names the field and shows its value, if any, cut at 100 characters.
 Rule 3. A type that the codec cannot write and read back unchanged raises `DeclarationError` when the
         codec is made, not when the first such message appears.
 """
@@ -22,7 +22,7 @@ from headwater.errors import DeclarationError, DecodeError, EncodeError
 from headwater.messages.keys import Pairs
 
 DATA_FIELD = b"data"
-"""The only field that codec json writes."""
+"""The only field that codecs json and msgpack write."""
 
 MAX_SHOWN = 100
 """Maximum number of characters of a value in an error: enough to recognise it, too few to leak a document."""
@@ -182,10 +182,11 @@ def not_json(data: bytes, kind: object, reason: object) -> DecodeError:
 def pydantic_words(error: Any) -> str:
     """Return the first error of a pydantic ValidationError, in the wording of Headwater's errors."""
     first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "the message"
+    place = ".".join(str(part) for part in first["loc"])
+    field = f"field {place!r}" if place else "the message"
     if first["type"] == "missing":
-        return f"field {field!r} is missing"
-    return f"field {field!r} = {shown(first['input'])}: {first['msg']}"
+        return f"{field} is missing"
+    return f"{field} = {shown(first['input'])}: {first['msg']}"
 
 
 _PATH_STEP = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")

@@ -1,7 +1,7 @@
 """Dead letters: records of entries that could not be handled, with the error and the origin.
 
-A record has the original fields, unchanged and in order, and then Headwater's fields, whose names
-begin with ``hw.``. A replay removes Headwater's fields and adds the entry to its stream again.
+A record has the entry's fields in order, except its expiry, and then fields about the failure, whose names begin
+with ``hw.``. A replay makes the entry pending again or, if it is gone from its stream, adds its own fields again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DeadLetter(NamedTuple):
     at: str
     """Time when the entry became a dead letter: ISO 8601 in UTC, such as ``2018-05-17T15:04:58.055Z``."""
     fields: Pairs
-    """The entry's fields, unchanged and in order: pairs of bytes."""
+    """The entry's fields, unchanged and in order, without those that begin with ``hw.``: pairs of bytes."""
 
 
 REMOTE_TRACE = "_headwater_trace"

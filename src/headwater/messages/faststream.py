@@ -69,13 +69,14 @@ def _binary_body(data: bytes) -> bytes:
         raise DecodeError(f"field '__data__' has FastStream's binary format {version}, not 1")
     if not _HEADER.size <= headers_at < body_at <= len(data):
         raise DecodeError(
-            f"field '__data__' says that its body begins at {body_at}, and has {len(data)} bytes"
+            f"field '__data__' has invalid offsets: headers at {headers_at}, body at {body_at}, of "
+            f"{len(data)} bytes"
         )
     return data[body_at:]
 
 
 def binary_envelope(body: bytes, content_type: str) -> bytes:
-    """Return ``body`` in the envelope that FastStream writes since 0.6."""
+    """Return ``body`` in the envelope that FastStream has written since 0.6."""
     headers = struct.pack(">H", 1 if content_type else 0)
     for word in ("content-type", content_type) if content_type else ():
         headers += struct.pack(">H", len(word)) + word.encode()
@@ -136,7 +137,7 @@ class FastStreamCodec(MessageCodec):
 
 
 class FastStreamJSONCodec(FastStreamCodec):
-    """`FastStreamCodec`, but writing the format that FastStream had before 0.6."""
+    """A `FastStreamCodec` that writes the format that FastStream wrote before 0.6."""
 
     name = "faststream-json"
     envelope = staticmethod(json_envelope)

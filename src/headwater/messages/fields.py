@@ -1,8 +1,8 @@
 """Codec fields: one stream field for each attribute, easy to write and read in any language.
 
-``str`` is raw UTF-8, numbers are decimal text, ``bool`` is ``true`` or ``false``, date and time are
-ISO 8601 in UTC, ``bytes`` are raw, nested values are JSON. None is an absent field; an empty value is an
-empty field. Unknown fields are ignored. If a field is repeated, its last value counts.
+``str`` is raw UTF-8, numbers are decimal text, ``bool`` is ``true`` or ``false``, dates and times are ISO 8601
+(a ``datetime`` with a zone in UTC), ``bytes`` are raw, nested values are JSON. None is an absent field; an empty
+value is an empty field. Unknown fields are ignored. If a field is repeated, its last value counts.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Pairs = list[tuple[bytes, bytes]]
 """The fields of an entry: names and values, in order."""
 
 RESERVED = ":hw:"
-"""Part of the names of all keys that Headwater stores for a stream (ADR 6). Name patterns skip such keys."""
+"""Part of the names of Headwater's keys for a stream (ADR 6), except dead letters. Name patterns skip them."""
 
 RESERVED_PREFIX = "hw."
 """Prefix of the field names that Headwater reserves. Such fields describe an entry and are not part of
@@ -31,8 +31,8 @@ PARKED_CONSUMER = "hw.parked"
 """The consumer that owns delayed entries, on servers without XSETTLE."""
 
 SIGN_CONSUMER = "hw.sign"
-"""A consumer that owns no entries. Workers create it in their group. A group without it was destroyed and
-created again."""
+"""A consumer that owns no entries. Workers create it in their group. If it is missing later, the group may have
+been destroyed and created again."""
 
 
 def is_reserved(field: str | bytes) -> bool:
@@ -100,7 +100,7 @@ def delays_key(stream: str, group: str) -> str:
 
 
 def poison_key(stream: str, group: str) -> str:
-    """Return the key of the hash id → record of a suspected poison message: ``{orders}:hw:poison:billing``."""
+    """Return the key of the hash entry id → poison record (`headwater.groups`): ``{orders}:hw:poison:billing``."""
     return related_key(stream, f":hw:poison:{group}")
 
 
@@ -121,7 +121,7 @@ def actions_key(stream: str) -> str:
 
 
 def early_claims_key(stream: str, group: str) -> str:
-    """Return the key of the hash id → number of claims while a worker still ran it: ``{orders}:hw:early:billing``."""
+    """Return the key of the hash entry id → number of claims while it still ran: ``{orders}:hw:early:billing``."""
     return related_key(stream, f":hw:early:{group}")
 
 

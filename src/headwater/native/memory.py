@@ -213,7 +213,7 @@ def append_header(target: bytearray, mark: int, value: int) -> None:
 
 
 ENTRY_HEADER_BYTES = 64
-"""Length of the longest header that `append_entry` writes: a 41-byte id and a count of at most ten digits."""
+"""Length of the longest header that `append_entry` writes: a 41-byte id and a count of nine digits."""
 
 
 def append_entry(

@@ -75,7 +75,7 @@ def _behind_bulk(data: Text, at: int) -> int:
 
 
 def pack_ids(ids: array[int]) -> bytes:
-    """Pack ids, two words each, ascending and starting above 0-0, into at most a few bytes each.
+    """Pack ids, two words each, ascending and starting above 0-0, usually into at most a few bytes each.
 
     >>> len(pack_ids(array("Q", [word for seq in range(1000) for word in (1526569498055, seq)])))
     12

@@ -1,8 +1,8 @@
 """Actions of an operator on pending entries: hand back, claim, acknowledge, make a dead letter.
 
-Rule 1. An action is done in the name of the consumer that owned the entry in the preview. It checks the owner, as
-        a worker's settlement does. An entry that a worker has claimed or settled since the preview is left alone.
-Rule 2. `select` shows the entries that an action would touch, and changes nothing. The actions take its rows.
+Rule 1. An entry is settled in the name of its owner in the preview, and left alone if a worker has claimed or
+        settled it since then. `claim` checks only the idle time.
+Rule 2. `select` returns the entries that an action would touch, and changes nothing. The actions take these rows.
 Rule 3. Each action is recorded (`headwater.operations.records`).
 Rule 4. An action proceeds page by page and adds its results to the caller's list. If the server refuses a page,
         the action ends there. The entries of earlier pages are reported and recorded as done.
@@ -48,7 +48,7 @@ class Selection(NamedTuple):
     consumer: str | None = None
     """Only entries that this consumer owns; None for any owner."""
     idle_ms: int = 0
-    """Only entries that were idle for at least this time. Entries without an owner always match."""
+    """Only entries that were idle for at least this time. On Headwater, entries without an owner always match."""
     deliveries: int = 0
     """Only entries with at least this number of deliveries."""
 

@@ -1,15 +1,14 @@
-"""Finds out why a group is stuck: the causes, each with its evidence and the command that ends it.
+"""Finds out why a group is stuck: the causes, each with its evidence and the command that ends it, if any.
 
-Rule 1. The causes are a pure function of observations. A group has no causes if each of its entries is read,
-        settled or retried in time.
+Rule 1. The causes are a pure function of observations.
 Rule 2. A cause is named only if an observation shows it. What the server does not report is not guessed.
 Rule 3. A cause that no command can end is reported as such: time, more workers, or the program that sent the
         entries must end it.
-Rule 4. Waiting as declared is reported, but the group is healthy (`Cause.normal`): an entry waits for its retry,
-        or for the retry of an earlier entry of its key.
+Rule 4. Normal causes (`Cause.normal`) are reported, but the group is healthy: for example, an entry waits for its
+        retry, or for the retry of an earlier entry of its key.
 
-`silent` is the ``claim_after`` that the group's workers announced, or five minutes; an entry is overdue if it is
-idle for two such times.
+An owner is silent after ``claim_after``, or after five minutes if the group's workers announced none. An entry is
+overdue if it has been idle for twice that time.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ LATE_TICK_MS = 60_000
 """Delay of a tick, in milliseconds, after which no worker can be expected to add it."""
 
 MOST_UNUSED = 100
-"""Normal maximum number of stopped consumers that own nothing. A stopping worker removes its own, and those of
-others after a day. With more, workers die again and again, or other programs never remove their consumers."""
+"""Normal maximum number of stopped consumers that own nothing. A worker that stops removes its own, and
+running workers remove others after a day. With more, workers die often, or programs never remove theirs."""
 
 
 class CauseName(StrEnum):
@@ -77,7 +76,7 @@ class Cause(NamedTuple):
     server: Sequence[str] = ()
     """The server command that ends the cause, if no ``headwater`` command does; otherwise empty."""
     normal: bool = False
-    """True if the entries wait as declared. A group that has only such causes is healthy."""
+    """True if this is as declared, such as a wait for a retry. A group that has only such causes is healthy."""
 
 
 def unhealthy(found: Sequence[Cause]) -> bool:
@@ -86,7 +85,7 @@ def unhealthy(found: Sequence[Cause]) -> bool:
 
 
 def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
-    """Return the causes that keep a group stuck; an empty list if it is healthy.
+    """Return the causes that keep a group stuck, and normal ones. A healthy group has only normal causes.
 
     ``before`` is an earlier observation of the same group. Without it, slow readers cannot be found.
     """
@@ -120,8 +119,8 @@ def overdue_ms(seen: Observation) -> int:
 
 
 def unseen_ms(seen: Observation) -> int:
-    """Return the milliseconds without a read after which the group counts as unread: twice the longest blocking
-    read of a worker, or a minute for a group that Headwater's workers have not joined."""
+    """Return the milliseconds without a read after which nobody is assumed to read the group: twice the longest
+    blocking read of a worker, or a minute for a group that Headwater's workers have not joined."""
     return ACTIVE_MS if seen.group.claim_after_ms is None else 2 * MAX_BLOCK_MS
 
 
@@ -198,7 +197,7 @@ def _too_early(now: Observation) -> Iterator[Cause]:
     if again:
         yield Cause(
             CauseName.TOO_EARLY,
-            f"{_entries(len(again))} claimed up to {max(again.values())} times in the last hour while a worker "
+            f"{_entries(len(again))} claimed up to {max(again.values())} times recently while a worker "
             f"still ran them: claim_after is {length_of_time(now.silent_ms)}, and these workers could not renew for "
             "longer (suspended, swapping, or cut off from the store). Give the consumers a longer lease.",
             list(again),
@@ -231,8 +230,8 @@ def _trimmed(now: Observation) -> Iterator[Cause]:
     if now.never_read:
         yield Cause(
             CauseName.TRIMMED,
-            f"at least {_entries(now.never_read)} trimmed or deleted before the group read them: they are lost "
-            "for it",
+            f"at least {_entries(now.never_read)} trimmed or deleted before the group read them: the group "
+            "has lost them",
         )
 
 
@@ -277,7 +276,7 @@ def _transfers(now: Observation) -> Iterator[Cause]:
 
 
 def _slow(now: Observation, before: Observation) -> Iterator[Cause]:
-    """Yield a cause if readers are active, and the oldest unread entry was unread before the window and grows older."""
+    """Yield a cause if readers are active, but unread entries were older than the window and grow older."""
     window = now.at_ms - before.at_ms
     age, earlier = now.group.oldest_unread_age_ms, before.group.oldest_unread_age_ms
     if age is None or earlier is None or window <= 0 or not _is_read(now, unseen_ms(now)):
@@ -316,7 +315,7 @@ def vanished(stream: str, group: str, statement: str) -> Cause:
 
 
 def _held(now: Observation) -> Iterator[Cause]:
-    """Yield a cause for each key of an ordered group whose entries have waited longer than an entry may be idle."""
+    """Yield a cause for each key of an ordered group whose entries have waited for more than `overdue_ms`."""
     longest = overdue_ms(now)
     for one in now.held:
         if now.at_ms - StreamID.parse(one.waiting[0]).ms > longest:
@@ -338,7 +337,7 @@ def held(one: HeldKey, now: Observation) -> Cause:
 
 
 def _delayed(now: Observation) -> Iterator[Cause]:
-    """Yield a cause for entries whose retry is due later than an entry may be idle."""
+    """Yield a cause for entries whose retry is due in more than `overdue_ms`."""
     later = [
         one
         for one in now.group.entries

@@ -11,10 +11,10 @@ from headwater.operations.records import who
 from headwater.operations.refusals import COMMANDS, Refusals, command_probe, refusals
 
 SKEW_MS = 1_000
-"""Minimum difference between this machine's clock and the store's that is reported, in milliseconds."""
+"""Maximum difference between this machine's clock and the store's that counts as good, in milliseconds."""
 
 FULL = 0.9
-"""Minimum used fraction of maxmemory that is reported."""
+"""Used fraction of maxmemory from which memory does not count as good."""
 
 
 class Examination(NamedTuple):
@@ -66,7 +66,11 @@ def _clock(clock: Callable[[], int]) -> Operation[Examination]:
     skew_ms = found - min(max(found, sent), clock())
     ahead = "ahead of" if skew_ms > 0 else "behind"
     text = f"the store's clock is {abs(skew_ms):,} ms {ahead} this machine's"
-    return Examination("clock", abs(skew_ms) <= SKEW_MS, text if skew_ms else "as this machine's")
+    return Examination(
+        "clock",
+        abs(skew_ms) <= SKEW_MS,
+        text if skew_ms else "the store's clock agrees with this machine's",
+    )
 
 
 def _memory(info: Mapping[str, str]) -> list[Examination]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
 from headwater.common.names import text_of
@@ -29,7 +30,7 @@ class LastEntries(NamedTuple):
     found: Sequence[TextEntry]
     """The entries that meet the conditions, oldest first."""
     end: str
-    """The id of the newest entry that was examined. Entries after it are newer."""
+    """The id of the stream's newest entry, after which a reader continues; ``0-0`` if the stream is empty."""
 
 
 class Condition(NamedTuple):
@@ -64,10 +65,9 @@ class Condition(NamedTuple):
         True
         """
         compare = _OPERATORS[self.name]
+        alike = _as_text if self.name == "~" else _alike
         return any(
-            compare(*_alike(value, self.value))
-            for name, value in entry.fields
-            if name == self.field
+            compare(*alike(value, self.value)) for name, value in entry.fields if name == self.field
         )
 
 
@@ -78,18 +78,24 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
-    "~": lambda value, part: str(part) in str(value),
+    "~": operator.contains,
 }
 """The operators by name; ``~`` means that the value contains the text."""
 
 _FORM = re.compile(r"\s*(.+?)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
 
 
+def _as_text(value: str, wanted: str) -> tuple[str, str]:
+    return value, wanted
+
+
 def _alike(value: str, wanted: str) -> tuple[Any, Any]:
+    """Return two numbers, which are exact, or the two texts if one of them is not a number."""
     try:
-        return float(value), float(wanted)
-    except ValueError:
+        numbers = Decimal(value), Decimal(wanted)
+    except InvalidOperation:
         return value, wanted
+    return (value, wanted) if any(one.is_nan() for one in numbers) else numbers
 
 
 def read_entry(stream: str, entry_id: str) -> Operation[TextEntry | None]:

@@ -54,7 +54,7 @@ class EntryState(StrEnum):
     UNREAD = "unread"
     PENDING = "pending"
     SETTLED = "settled"
-    """The group has read the entry, and it is not pending: it was acknowledged, or became a dead letter."""
+    """The entry is not after the group's position, and not pending: it was settled, or was skipped by a reset."""
     GONE = "gone"
     """The entry is not in the stream, and not pending."""
 
@@ -98,8 +98,8 @@ def look_if_there(
 
 
 def explained(now: Sequence[Observation], before: Sequence[Observation] = ()) -> list[Explanation]:
-    """Return an explanation for each observation, and for each group that has ceased to exist since ``before``,
-    earlier observations, if any."""
+    """Return an explanation for each observation, and for each group that has ceased to exist since the earlier
+    observations ``before``."""
     earlier = {(one.stream, one.group.group): one for one in before}
     found = []
     for one in now:
@@ -124,7 +124,7 @@ def gone_groups(
 ) -> Operation[list[Explanation]]:
     """Return an explanation for each group, of all streams or of ``stream``, that does not exist although one of
     its workers was seen within a day. Such a group is found by its settings, which outlive it. The list is empty
-    if the user may not run SCAN. ``known`` are pairs of stream and group that need not be examined.
+    if the server refuses SCAN. ``known`` are pairs of stream and group that need not be examined.
     """
     keys: set[bytes] = set()
     cursor: Any = 0
@@ -217,11 +217,14 @@ def _not_pending(
     assert isinstance(last, bytes)
     read = StreamID.parse(entry_id) <= StreamID.parse(last)
     if not there:
-        how = "after the group had read it" if read else "before the group read it"
+        how = "after the group's position had passed it" if read else "before the group read it"
         return (
             EntryState.GONE,
             f"the stream does not have it: it was deleted or trimmed {how}, or never added",
         )
     if read:
-        return EntryState.SETTLED, "the group has read it, and it is acknowledged or a dead letter"
+        return (
+            EntryState.SETTLED,
+            "it is not after the group's position, and not pending: it was settled or skipped",
+        )
     return EntryState.UNREAD, f"the group has read up to {last.decode()} and not got to it yet"

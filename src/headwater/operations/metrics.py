@@ -2,7 +2,7 @@
 
 Rule 1. If redis_exporter has a metric, its name and labels are used, so that its dashboards work.
 Rule 2. A value that the server does not report is omitted, not 0.
-Rule 3. Streams are read together (`streams`). The content of entries is not transferred.
+Rule 3. Streams are read together (`streams`). Entries are transferred only if the user may not run scripts.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ STREAMS: Final[Mapping[Metric, Callable[[StreamSummary], int | None]]] = {
 
 
 def _seconds(ms: int | None, *, nothing: bool) -> float | None:
-    """Return milliseconds in seconds. For None, return 0 if ``nothing`` is there to measure, otherwise None."""
+    """Return milliseconds in seconds. For None, return 0 if there is ``nothing`` to measure, otherwise None."""
     return (0.0 if nothing else None) if ms is None else ms / 1000
 
 
@@ -153,8 +153,8 @@ TABLE: Final[Sequence[Metric]] = (
 def samples(
     pattern: str = "*", *, db: int = 0, consumers: bool = False
 ) -> Operation[list[MetricSample]]:
-    """Return all samples of a store: those of the server, and of the streams that match ``pattern``. With ``consumers``
-    also those of each consumer; a group may have many."""
+    """Return all samples of a store: those of the server, and of the streams that match ``pattern``.
+    With ``consumers``, also return those of each consumer. A group may have many consumers."""
     replies = yield [["INFO"]]
     found = [MetricSample(UP, (), 1.0), *_of_server(info_fields(replies[0]))]
     streams = yield from names(pattern)

@@ -57,7 +57,7 @@ class Observation(NamedTuple):
     poison: Mapping[str, Record]
     """The suspected poison messages among the examined entries."""
     early: Mapping[str, int]
-    """Entry id → number of times that it was claimed, in the last hour, from a worker that still ran it."""
+    """Entry id → number of claims from a worker that still ran it. An hour without such claims empties it."""
     held: Sequence[HeldKey]
     """The keys of an ordered group whose entries wait for an earlier one."""
     refusals: Sequence[ServerRefusal]
@@ -71,7 +71,7 @@ class Observation(NamedTuple):
     transfers: Mapping[str, str]
     """Consumer → its report of a large transfer."""
     expired: ExpiredEntries
-    """Number of entries that no worker has started in time recently."""
+    """Numbers of entries that recently expired before a worker started them."""
     limited: Limited
     """The entries that wait for a limit of their consumer."""
 
@@ -82,7 +82,7 @@ class Observation(NamedTuple):
 
     @property
     def silent_ms(self) -> int:
-        """Idle time in milliseconds from which an owner is silent: ``claim_after``, if the workers announced it."""
+        """Idle time in milliseconds from which an owner is silent: ``claim_after``, by default five minutes."""
         return silent_after(self.group.claim_after_ms)
 
 

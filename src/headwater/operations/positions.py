@@ -51,7 +51,7 @@ class TrimPreview(NamedTuple):
     stream: str
     removed: int
     minid: str
-    """The first id that stays."""
+    """The id before which all entries are removed."""
     groups: Sequence[TrimmedGroup]
 
 

@@ -23,7 +23,7 @@ class Readiness(NamedTuple):
 
 
 def readiness() -> Operation[Readiness]:
-    """Return the store's readiness. Raises redis-py's ConnectionError if the store does not answer."""
+    """Return the store's readiness."""
     replies = yield [["PING"]]
     if isinstance(replies[0], Refused):
         return Readiness(replies[0].code != "LOADING", [str(replies[0])])

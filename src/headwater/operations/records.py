@@ -54,7 +54,7 @@ class Action(StrEnum):
 def who() -> Operation[str]:
     """Return the name of the connection's user; ``unknown`` if the server does not report it.
 
-    A refusal also names the user. For an embedded store, it is the user that runs this program.
+    A refusal of ACL WHOAMI also names the user. For an embedded store, it is the user that runs this program.
     """
     replies = yield [["ACL", "WHOAMI"], ["CLIENT", "INFO"]]
     first = replies[0]

@@ -1,6 +1,6 @@
 """Finds the reasons why a server refuses commands of workers, from INFO, CONFIG and ACL LOG.
 
-A server may refuse any of these commands. Then the reasons that its reply would show are not reported.
+A server may refuse any of these commands. Reasons that only the refused reply would show are not reported.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class _Denial(NamedTuple):
     what: str
 
     def probe(self, stream: str) -> list[Word]:
-        """Return the command that asks whether the user still lacks the right."""
+        """Return a command that asks whether the user still lacks the right. A command is tried on ``stream``."""
         if self.reason == "key":
             return command_probe(self.user, "xadd", self.what)
         return command_probe(self.user, self.what, stream)
@@ -183,7 +183,7 @@ class _Denial(NamedTuple):
 def _denied(
     denials: Sequence[Mapping[bytes, Any]], streams: Sequence[str]
 ) -> Operation[list[ServerRefusal]]:
-    """Return the recent denials by ACL rules that concern ``streams``, except for rights granted since then."""
+    """Return the recent denials of ``streams`` and of workers' commands, except for rights granted since then."""
     known = frozenset(streams)
     found: dict[_Denial, tuple[int, float]] = {}
     for one in denials:

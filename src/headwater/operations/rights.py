@@ -1,7 +1,7 @@
-"""The rights that each kind of user needs, as rules of ACL SETUSER, without categories or keys that it does not use.
+"""The rights that each kind of user needs, as rules of ACL SETUSER, limited to the keys that it uses.
 
-Rule 1. A role lists the commands that its users send. Tests run the whole job of a role as a user with exactly
-        these rules, on Headwater and on Redis, and the server denies nothing.
+Rule 1. A role lists the commands that its users send; `spark-group` has categories. Tests run the whole job of a
+        role as a user with exactly these rules, on Headwater and on Redis, and the server denies nothing.
 Rule 2. AUTH, HELLO and QUIT do not need a rule.
 """
 
@@ -16,7 +16,7 @@ from headwater.messages.keys import related_key
 
 
 class Role(NamedTuple):
-    """The commands of a role, for each server, and its keys. In keys, STREAM stands for the stream."""
+    """The commands of a role, by server, and its keys: STREAM is a stream, RELATED the prefix of other keys."""
 
     about: str
     commands: str
@@ -85,7 +85,7 @@ ROLES: Final = {
 
 
 def rules(role: str, streams: Sequence[str], *, redis: bool = False) -> list[str]:
-    """Return the rules of a role for ``streams``, names or patterns; for all keys if there are none.
+    """Return the rules of a role for ``streams`` (names or patterns), or for all keys if it is empty.
 
     >>> rules("spark-append", ["orders"])
     ['resetkeys', '~orders', 'resetchannels', '-@all', '+xadd']

@@ -1,7 +1,7 @@
 """Lists the streams of a store, and measures the lag of their groups.
 
-Rule. The server is asked about `TOGETHER` streams at a time, so that ten thousand streams take a second. The content
-      of entries is transferred only if the server refuses scripts.
+Rule. The server is asked about `TOGETHER` streams at a time, so that ten thousand streams take a second. Entries
+      are transferred only if the user may not run scripts.
 """
 
 from __future__ import annotations

@@ -8,6 +8,6 @@
     order.py      the server's order to a helper process, and the helper's report
     helper.py     the helper process
     process.py    starts the helper process and waits for its report
-    digest.py     the digest of the sources: a helper of another version refuses
+    digest.py     the digest of the sources: a helper of another version refuses the order
 See docs/adr/0049-checkpoints.md.
 """

@@ -71,7 +71,7 @@ class Moment(NamedTuple):
     at_ms: int
     """Time of the last record group that the directory has."""
     left_out: int
-    """Number of record groups of later times that were copied and removed."""
+    """Number of later record groups that were copied, and then removed from the copy."""
 
 
 def back_up(
@@ -286,7 +286,7 @@ class _Copier:
 
 
 def _cut_after(files: Files, manifest: StoreManifest, directory: Path, at_ms: int) -> Moment:
-    """Remove all record groups of later times than ``at_ms`` from a copy, and make it a store."""
+    """Remove all record groups after the time ``at_ms`` from a copy, and make it a store."""
     recovery = Recovery(files, Catalog(files, manifest))
     image = manifest.image
     last_ms = 0 if image is None else image.now_ms
@@ -321,7 +321,7 @@ def end_journal(files: Files, manifest: StoreManifest, end: Synced) -> None:
         files.write(name, end.offset, bytes(used - end.offset))
     header = read_file_header(files.read(name, FILE_HEADER_BYTES))
     assert header is not None, "it was read"
-    files.allocate(name, header.size)  # a rotation has freed its unused space
+    files.allocate(name, header.size)  # a rotation may have freed its unused space
     files.sync(name)
     floor = Synced(end.number, max(end.offset, FILE_HEADER_BYTES))
     _name_all(files, manifest._replace(last=end.number, floor=min(manifest.floor, floor)))

@@ -75,7 +75,7 @@ class StoreCheck(NamedTuple):
     """Reason why the directory cannot be opened; None if it can."""
     unreadable: list[LostEntries]
     weakened: list[str]
-    """Damage of one of two copies. Nothing is lost while the other copy is intact."""
+    """Damage that loses nothing: of one of two copies while the other is intact, or of the file ``unneeded``."""
     cuts: list[Cut]
     """Torn ends that a crash left, which the next start will cut off."""
     notes: list[str]
@@ -92,7 +92,7 @@ class StoreCheck(NamedTuple):
 
     @property
     def sound(self) -> bool:
-        """True if the store opens and has all its entries. A torn end was never acknowledged as durable."""
+        """True if the current state has no damage and no faults. A torn end was never acknowledged as durable."""
         return self.damage is None and not (self.unreadable or self.weakened or self.faults)
 
     @property
@@ -137,7 +137,7 @@ def _check(files: Files, progress: Progress) -> tuple[StoreCheck, frozenset[int]
         weakened=list(_weakened(SegmentReader(files, store.seed), blocks)),
         cuts=recovery.cuts,
         notes=[*recovery.notes, *(blob.problem for blob in keyspace.unread_blobs)],
-        # The rules of unreadable blocks cannot be checked.
+        # The rules cannot be checked without the unreadable blocks.
         faults=[] if unreadable else broken_invariants(keyspace),
     )
     return result, used | {place_of(block).segment for _key, block in blocks}
@@ -194,8 +194,8 @@ def _period(
     current: StoreManifest,
     places: dict[BlobPlace, int],
 ) -> Iterator[PastFlaw]:
-    """Read the image of ``past``, and its journal up to the ``later`` past. Yield the damage. In ``places``, map
-    the blobs to which the image and the journal refer to the number of the past."""
+    """Read the image of ``past``, and its journal up to the ``later`` past. Yield the damage. For each blob to
+    which the image or the journal refers, store the number of the past in ``places``."""
     number, names, last = image_number(past), frozenset(files.names()), later.first - 1
     try:
         if past.image is not None and image_name(number) in names:

@@ -126,7 +126,7 @@ def _concerns(group: DumpedGroup, key: str) -> bool:
 
 
 def journal_parts(files: Files, progress: Progress = silent) -> list[JournalPart]:
-    """Read all images and the journal, and verify all checksums, without applying facts. Return the parts found.
+    """Read all images and the journal, and verify their checksums, without applying facts. Return a part per file.
 
     Raises the errors of `dumped_groups`.
     """

@@ -213,7 +213,7 @@ class _Watch:
         return self._wire in bytes(batch.data[batch.starts[0] : batch.ends[-1]])
 
     def step_through(self, batch: JournalBatch) -> None:
-        """Apply the record groups one by one, and note the change of the entry by each."""
+        """Apply the record groups one by one, and append the events of the entry to ``events``."""
         for one in self._applying.step_through(batch):
             state = self._look()
             if state != self._state:

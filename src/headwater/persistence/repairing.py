@@ -50,7 +50,7 @@ class RepairPlan(NamedTuple):
 
     directory: str
     damage: str | None
-    """The damaged record at which the journal would end; None if the journal is whole."""
+    """Description of the damage at which the journal would end; None if the journal is whole."""
     cut: Synced | None
     """Place at which the journal would end; None if the journal is whole."""
     lost: list[LostEntries]

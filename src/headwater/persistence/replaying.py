@@ -61,7 +61,7 @@ def replay_steps(
 def reread_steps(
     journal: Journal, recovery: Recovery, source: BlobSource, config: StreamConfig | None = None
 ) -> Steps[Keyspace]:
-    """Replay the image and the files that ``recovery`` reads again, as `replay_steps` does, while ``journal``
+    """Replay again the image and the files that ``recovery`` reads, as `replay_steps` does, while ``journal``
     is in use. Blobs are read from ``source``."""
     applying = Applying(journal.files, config, source=source, storing=True)
     image = () if journal.image is None else read_image(journal.files, journal.image, journal.seed)
@@ -96,7 +96,7 @@ def _applied(
 
 
 def log_recovery(recovery: Recovery, keyspace: Keyspace) -> None:
-    """Log each cut and each note of the recovery as a warning."""
+    """Log a warning for each cut, each note, and each blob that could not be read."""
     for cut in recovery.cuts:
         log.warning(
             "the journal's tail was torn by a crash; %s: cut %d bytes at offset %d: %s",

@@ -4,7 +4,7 @@ Rule 1. This package does not import the engine: its input and output are the ty
 Rule 2. Payloads are untrusted. Every length is checked against the remaining bytes before memory is
         allocated, and redundant data (counts, ids, owners) must agree. Every fault raises `BadPayload`
         or `BadEnvelope`, and no other exception is ever raised.
-Rule 3. Values are written in the simplest form that all servers from the named version on can read.
+Rule 3. Values are written in the simplest form that all servers from the requested version on can read.
 
     payload = type u8 │ value │ version u16 │ crc64 u64        little-endian           payload.py
               crc64, and LZF in strings                                                 codes.py

@@ -69,7 +69,7 @@ def decompress(data: bytearray, start: int, end: int, size: int) -> bytes:
     b'aaaaaaaaaa'
 
     Raises `BadPayload` if the compressed bytes are malformed or the result does not have ``size`` bytes. Allocates
-    ``size`` bytes at most, and nothing if ``size`` is more than `MOST_GROWTH` times the compressed size.
+    2 * ``size`` bytes at most, and nothing if ``size`` is more than `MOST_GROWTH` times the compressed size.
     """
     if size > MOST_GROWTH * (end - start):
         raise BadPayload(f"{end - start} compressed bytes cannot be {size} bytes")

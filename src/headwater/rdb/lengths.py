@@ -36,7 +36,7 @@ ID = tuple[int, int]
 
 
 class ByteReader:
-    """Reads values from ``data``, from ``at`` to ``end``-1; None means the end of ``data``.
+    """Reads values from ``data``, from ``at`` to ``end``-1. Without ``end``, reads to the end of ``data``.
 
     >>> reader = ByteReader(bytes.fromhex("03 616263 c07b 4100"))
     >>> reader.string(), reader.string(), reader.length(), reader.left()

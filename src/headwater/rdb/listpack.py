@@ -91,7 +91,7 @@ class Cursor:
             raise BadPayload(f"a listpack has more than {self.most} elements")
 
     def finish(self) -> None:
-        """Check that there are no more elements and that the header has the right number."""
+        """Check the number of elements in the header. `left` must have returned False before."""
         counted = self.pack[4] | self.pack[5] << 8
         if counted not in (_UNKNOWN_COUNT, self.taken):
             raise BadPayload(f"a listpack of {self.taken} elements has the count {counted}")

@@ -1,8 +1,8 @@
 """The listpack that contains the entries of one node of a stream.
 
-    live │ deleted │ n │ name * n │ 0           the master entry: field names of the first
+    live │ deleted │ n │ name * n │ 0           the master entry: the first entry's field names
     flags │ ms │ seq │ value * n │ parts        an entry with those names (flag 2)
-    flags │ ms │ seq │ n │ (name │ value) * n │ parts
+    flags │ ms │ seq │ n │ (name │ value) * n │ parts      an entry with other names
 
 ms and seq are differences to the node's id. parts is the number of elements before it. Flag 1 marks a deleted
 entry, which remains until its node is removed.

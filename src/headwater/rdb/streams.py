@@ -53,7 +53,7 @@ def read(kind: int, reader: ByteReader) -> Steps[StreamImage]:
     max_deleted_id, added = (0, 0), length
     if kind >= COUNTED:
         reader.id()  # The first entry's id, which follows from the entries.
-        # Redis 7.0 allows XSETID below the greatest deleted id; nothing else can cause this.
+        # The greatest deleted id is above the last id only if Redis 7.0 executed XSETID.
         max_deleted_id = min(reader.id(), last_id)
         added = min(reader.length(), MAX_ENTRIES_COUNT)
     if added < length:

@@ -42,8 +42,8 @@ STREAM_FORMS = {
     "8.2": (streams.ACTIVE, 11),
     "8.8": (streams.RELEASED, REDIS_NEWEST),
 }
-"""``dump-format`` → stream type, and the version that introduced it. Redis 7.2 introduced the type of 8.2,
-with version 11, which Valkey reads. Valkey does not read 12, the version of Redis 8.2."""
+"""``dump-format`` → stream type, and the RDB version that introduced the type. Redis 7.2 introduced the type of
+8.2, with RDB version 11, which Valkey reads. Valkey does not read 12, the RDB version of Redis 8.2."""
 
 
 def load(data: bytearray, start: int, end: int) -> Steps[Image]:

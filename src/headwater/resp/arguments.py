@@ -40,7 +40,7 @@ INTEGER_ERROR = "ERR value is not an integer or out of range"
 ID_ERROR = "ERR Invalid stream ID specified as stream command argument"
 
 _ROOM = 16
-"""Initial number of offsets, enough for most requests. Offsets are set by index."""
+"""Initial length of ``starts`` and ``ends``, enough for most requests. Offsets are set by index, not appended."""
 
 _WORDS: array[int] = array("Q")
 _DOLLAR, _STAR = b"$*"

@@ -111,7 +111,7 @@ def _single_quoted(line: bytes, position: int, word: bytearray) -> int:
 
 
 def _closed(line: bytes, position: int) -> int:
-    """Return ``position``, after a closing quote. Only white space or the end may follow."""
+    """Return ``position``, which follows a closing quote. Raises `ProtocolError` unless a word may end there."""
     if position < len(line) and line[position] not in _SPACE:
         raise ProtocolError(UNBALANCED)
     return position

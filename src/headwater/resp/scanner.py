@@ -2,7 +2,7 @@
 
 Rule 1. `Scanner.feed` appends input and `Scanner.next` finds requests. `next` resumes an incomplete request where
         it stopped, so a request of n bytes costs O(n), regardless of the number of pieces.
-Rule 2. The bytes of returned requests are dropped by the next `feed`, never earlier: offsets are valid
+Rule 2. The bytes of returned requests are dropped by a later `feed` and never before: offsets are valid
         from `next` until the `feed` after it. The buffer may be longer than its content.
 Rule 3. A length is checked when its header is read, before memory is allocated for it.
 Rule 4. The same bytes result in the same requests and the same error, regardless of how they were split.
@@ -53,8 +53,8 @@ _TEN = 10
 _HTTP = (b"POST", b"HOST:")
 
 _KEPT_BYTES = 64 * 1024
-"""Size above which an empty buffer is freed immediately. A buffer of more than `_RESTING_BYTES` is freed when its
-client is idle (`Scanner.rest`)."""
+"""Size above which an empty buffer is freed by the next `feed`. An empty buffer of more than `_RESTING_BYTES` is
+freed when its client is idle (`Scanner.rest`)."""
 _RESTING_BYTES = 1024
 
 
@@ -101,7 +101,7 @@ class Scanner:
         return self._size - self._begin
 
     def buffered(self) -> int:
-        """Return the number of bytes in the buffer: `unread` and those of requests that were returned."""
+        """Return the number of bytes in the buffer: `unread`, and returned requests that are not yet dropped."""
         return self._size
 
     def memory_bytes(self) -> int:

@@ -14,7 +14,7 @@ COMPATIBLE_VERSION = b"8.8.0"
 """The version of Redis whose streams Headwater implements."""
 
 RUN_ID = os.urandom(20).hex()
-"""Identifies one run of the process (INFO run_id)."""
+"""Random identifier of this run of the process (INFO run_id)."""
 
 
 def version() -> bytes:

@@ -3,8 +3,8 @@
     2026-11-22 20:05:53,123 INFO SIGTERM: the server stops                      log-format text
     {"time": "2026-11-22T20:05:53.123Z", "level": "INFO", "logger": …}          log-format json
 
-Rule 1. One record is one line, in either format. Control characters from clients are escaped and the
-        lines of a traceback are indented, so nothing that a client sends can end a line or forge one.
+Rule 1. One record is one line; in the text format, a traceback follows on indented lines. Control
+        characters are escaped, so nothing that a client sends can end a line or forge one.
 Rule 2. A line that cannot be written is counted and never raises: a full disk under the log does not
         stop the store. When lines can be written again, a line reports the number of lost ones.
 Rule 3. `LogHandler.reopen` puts the new file behind the old descriptor in one step. Reopening is safe in a signal

@@ -37,7 +37,7 @@ class Opening:
 
     ``node`` exists from the start and can serve clients between the steps of `steps`, in the same thread. The
     constructor locks the directory and examines its files. It raises `StoreInUse`, `StoreUnusable`,
-    `JournalDamaged`, or `ConfigError` for invalid definitions of users. After an error, the disk is unchanged.
+    `JournalDamaged`, or `ConfigError` for invalid definitions of users. After an error, the data is unchanged.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Opening:
     def steps(self) -> Steps[None]:
         """Replay the journal in steps, then install the result in the node. Logs the progress.
 
-        Raises `JournalDamaged` and `StoreUnusable`, in which case the disk is unchanged.
+        Raises `JournalDamaged` and `StoreUnusable`, in which case the data on disk is unchanged.
         """
         journal, progress = self._journal, self._progress
         if journal is None or progress is None:
@@ -73,7 +73,7 @@ class Opening:
         self.node.load(keyspace, journal)
 
     def abandon(self) -> None:
-        """Unlock the directory if the steps have not ended. In that case the disk is unchanged."""
+        """Unlock the directory if the steps have not ended. In that case the data on disk is unchanged."""
         if self._journal is not None and self.node.journal is None:
             self._journal.close()
 
@@ -83,7 +83,7 @@ def open_node(config: Config, *, clock: Clock | None = None, files: Files | None
     and no save points the node is empty and writes nothing to disk.
 
     Raises `StoreInUse`, `StoreUnusable`, `JournalDamaged`, or `ConfigError` for invalid definitions of
-    users; nothing on disk has changed then.
+    users; the data on disk is then unchanged.
     """
     opening = Opening(config, clock=clock, files=files)
     try:

@@ -29,7 +29,7 @@ _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replace the file ``path`` durably. Raises `OSError`, in which case the old file is unchanged."""
+    """Replace the file ``path`` durably. An `OSError` before the rename leaves the old file unchanged."""
     remove_unfinished(path)
     temporary, descriptor = _create_temporary(path)
     try:
@@ -56,8 +56,8 @@ def remove_unfinished(path: Path) -> None:
 
 
 def _remove_if_free(path: Path) -> None:
-    """Remove an unlocked file. Raises `BlockingIOError` if its writer is alive, `OSError` if it is
-    not a file that `replace_file` created."""
+    """Remove an unlocked regular file. Raises `BlockingIOError` if its writer is alive, `OSError` if it is
+    a symbolic link or may not be opened or removed."""
     descriptor = os.open(path, _LOOK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

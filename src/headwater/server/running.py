@@ -50,9 +50,9 @@ class Server:
             await server.stopped()  # SHUTDOWN, `request_stop`, or a failure of the node
         status = server.stop()
 
-    ``start`` raises `ConfigError` (of TLS), `ListenError`, `StoreInUse`, `StoreUnusable` or
-    `JournalDamaged`, and ``load`` the last two. After an error, nothing is left open and the disk is
-    unchanged.
+    ``start`` raises `ConfigError` (TLS, users), `ListenError`, `StoreInUse`, `StoreUnusable` or
+    `JournalDamaged`, and ``load`` the last two. After an error, nothing is left open and the data on
+    disk is unchanged.
     """
 
     def __init__(
@@ -147,11 +147,11 @@ class Server:
 
     @property
     def is_stopping(self) -> bool:
-        """True if something has stopped the server."""
+        """True if a stop was requested or the node failed."""
         return self._end.is_set()
 
     async def stopped(self) -> None:
-        """Wait until something stops the server."""
+        """Wait until a stop is requested or the node fails."""
         await self._end.wait()
 
     def stop(self) -> int:
@@ -201,7 +201,7 @@ class Server:
 
 
 def _tls_context(config: Config) -> ssl.SSLContext | None:
-    """Return the certificates and rules of TLS. If TLS is not configured, return None without importing
+    """Return the TLS context for new connections. If TLS is not configured, return None without importing
     ssl.
 
     Raises `ConfigError`.
@@ -214,11 +214,11 @@ def _tls_context(config: Config) -> ssl.SSLContext | None:
 
 
 Attend = Callable[[Server], AbstractContextManager[object]]
-"""Returns a context that is entered when the server listens, before its content is loaded, and left at the end."""
+"""Function that returns a context, entered when the server listens, before it loads data, and left at the end."""
 
 
 def run(config: Config, *, on_ready: Callable[[str], None], attend: Attend = nullcontext) -> int:
-    """Serve until SIGTERM, SIGINT or SHUTDOWN, and return the exit status. Calls ``on_ready`` with the
+    """Serve until SIGTERM, SIGINT, SHUTDOWN or a failure. Return the exit status. Calls ``on_ready`` with the
     ready line. Raises the same errors as `Server.start` and ``attend``."""
     return asyncio.run(_run(config, on_ready, attend))
 

@@ -88,6 +88,6 @@ class Signals:
         raise StopRequested(self._stop_requested)
 
     def _on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
-        """Print an exception that was raised within a finalizer, or note it if it is a `StopRequested`."""
+        """Print an exception raised in a finalizer, except `StopRequested`, which `serve` raises again."""
         if not isinstance(dropped.exc_value, StopRequested):
             self._print_unraisable(dropped)

@@ -63,7 +63,7 @@ class ServiceNotifier:
             return cls()
         if not address and config.supervised == "systemd":
             log.warning(
-                "supervised is systemd, but NOTIFY_SOCKET is not set: nothing is notified; set "
+                "supervised is systemd, but NOTIFY_SOCKET is not set: no notifications are sent; set "
                 "Type=notify in the unit, or supervised to auto"
             )
         return cls(address, watchdog_seconds=_watchdog_seconds(environ))

@@ -5,7 +5,7 @@
     spark = headwater.spark.session()
     orders = headwater.spark.read(spark, "orders", url=…, schema="order_id bigint, item string")
 
-Only this package imports pyspark and pyarrow, and only when one of its functions is used.
+Importing this package imports neither pyspark nor pyarrow; using one of its names does.
 """
 
 from __future__ import annotations

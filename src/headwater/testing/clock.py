@@ -86,7 +86,7 @@ class ManualClock:
         return self._set(delay, ManualTimer(callback))
 
     def call_upkeep(self, delay: float, callback: Callable[[], Any]) -> ManualTimer:
-        """Like `call_later`, schedule a call, but one that is repeated while nothing happens and may be late."""
+        """Schedule an upkeep call, which a program repeats while nothing happens and which may be late."""
         return self._set(delay, ManualTimer(callback, upkeep=True))
 
     def _set(self, delay: float, timer: ManualTimer) -> ManualTimer:

@@ -1,11 +1,11 @@
 """A directory in memory that can crash: an equivalent of `headwater.journal.disk.files.DiskFiles`.
 
-Rule 1. Synced data survive a crash. Each other write may survive completely, torn at any byte or not at all,
-        independently of the others. Likewise, each created, changed or removed name may survive or not.
-        Only `sync` makes bytes durable, and only `sync_directory` makes names durable.
+Rule 1. Synced data survive a crash. Each other write may survive completely, in part (torn at any byte, or some
+        sectors) or not at all, independently of the others. Likewise, each created, changed or removed name may
+        survive or not. Only `sync` makes bytes durable, and only `sync_directory` makes names durable.
 Rule 2. After a failed `sync`, the affected bytes can still be read but will never become durable,
         even if `sync` is called again; some of them may be durable already. Linux behaves like this.
-Rule 3. A write that fails has written the first half of its data.
+Rule 3. A write that `fail` makes fail has written the first half of its data. One that lacks space writes nothing.
 Rule 4. Every operation except reading adds a line to `transcript`, so that a missing fsync is visible as a
         difference from a test's expected text.
 """
@@ -102,8 +102,8 @@ class CrashableFiles:
     def fail(
         self, operation: str, *, error: int = errno.EIO, passes: int = 0, times: int = 1
     ) -> None:
-        """Make ``operation`` (the name of a method, or ``any``) fail with errno ``error`` ``times`` times,
-        after ``passes`` more calls that succeed."""
+        """Make the next ``times`` calls of ``operation`` (the name of a method, or ``any``) fail with errno
+        ``error``, after ``passes`` calls that succeed."""
         self._faults.append(_Fault(operation, passes, error, times))
 
     def _begin(self, operation: str, line: str) -> OSError | None:

@@ -86,11 +86,11 @@ class LocalStore:
         self.node = self._open()
 
     def facts(self) -> list[bytes]:
-        """Return the facts in the journal, one item for each command."""
+        """Return the facts in the journal, one item for each command, transaction or script."""
         return [facts for facts, _ in self.groups()]
 
     def groups(self) -> list[tuple[bytes, int]]:
-        """Return `facts` with the time of each command, in the form for `headwater.engine.replay.replay.Replay.apply`."""
+        """Return `facts`, each item with its time, as `headwater.engine.replay.replay.Replay.apply` takes them."""
         assert self.files is not None, "the store has no journal"
         (image,) = self.files.crash_images(seed=0, count=1)
         journal = self._journal(image)

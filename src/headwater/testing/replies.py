@@ -1,6 +1,6 @@
-"""Replies as values that preserve all differences on the wire: kinds of nil, kinds of strings, order.
+"""Replies as values that preserve differences on the wire: kinds of nil, kinds of strings, the order of maps.
 
-redis-py converts a map to a dictionary and every nil to None, which hides differences between servers.
+redis-py converts a map to a dictionary and every nil to None, which hides such differences between servers.
 """
 
 from __future__ import annotations

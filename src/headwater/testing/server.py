@@ -2,7 +2,7 @@
 
 with server_process("--appendfsync", "always") as server:
     redis.Redis.from_url(server.url).xadd("orders", {"item": "tea"})
-    server.kill()                    # like a power failure: no clean stop
+    server.kill()                    # SIGKILL: no clean stop
     server.start()                   # with the same data on the same port
 
 with server_thread(clock=ManualClock()) as server:

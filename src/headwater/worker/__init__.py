@@ -1,4 +1,4 @@
-"""The worker framework: runs handlers for the entries of streams and loses none.
+"""The worker framework: runs handlers for the entries of streams. A crash of a worker loses no entry.
 
 app        App: declares consumers, runs them, publishes; app_declaring has its decorators
 declare    the declarations of an application, and the objects that its handlers get
@@ -54,8 +54,8 @@ _HOMES = {
     "Tick": "headwater.worker.declare.ticks",
     "Use": "headwater.worker.declare.dependencies",
 }
-"""Public name → the module that defines it. Each module is imported on first access, so that a program that uses only
-one of them, such as `durations`, does not load the framework."""
+"""Public name → the module that defines it. Each module is imported on first access, so that a program that uses
+only one name, such as `Backoff`, does not load the whole framework."""
 
 __all__ = [*_HOMES]  # noqa: PLE0604  # the keys are strings, which ruff cannot see
 

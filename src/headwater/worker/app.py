@@ -60,7 +60,7 @@ class App(AppDeclaring):
       ``redis+cluster://``, ``redis+sentinel://``, ``headwater:///path`` or ``headwater://memory``. The
       default is the environment variable ``HEADWATER_URL``, or ``redis://localhost:6379`` if it is not set.
     - ``name``: the name of the app in logs and errors.
-    - ``grace``: maximum time for running handlers to end after `App.stop` or SIGTERM.
+    - ``grace``: maximum time for running handlers to end after `App.stop`, or SIGTERM to ``headwater work``.
     - ``middleware``: `Middleware` instances, the outermost first.
 
     To publish, open the app: ``async with app:`` in coroutines, ``with app:`` elsewhere. Leaving the last
@@ -116,9 +116,9 @@ class App(AppDeclaring):
 
         The worker waits for a store that is unreachable, full, or in a failover. Raises `HeadwaterError` if
         the app has no consumer or is already running; `StartFailed` if a dependency or a function of
-        `App.on_start` fails; `TaskEnded` if a part of the worker ends; and at the start, errors that waiting does
-        not resolve, such as a wrong password or a different ``claim_after`` in the group. ``reports`` is for
-        ``headwater work``.
+        `App.on_start` fails, or a pool process cannot start; `TaskEnded` if a part of the worker ends; and errors
+        that waiting does not resolve, such as a wrong password or a different ``claim_after`` in the group.
+        ``reports`` is for ``headwater work``.
         """
         if not self.consumers:
             raise HeadwaterError(f"{self!r} has no consumer: nothing to work on")

@@ -87,7 +87,7 @@ class AppDeclaring(AppPublishing):
 
         The function gets a `Batch`. If it returns, the worker acknowledges all items except those for
         which the function called ``rows.fail``, ``rows.dead`` or ``rows.again``. If it raises, all items
-        have failed.
+        without such a call have failed.
 
         ``options`` are those of `BatchOptions`; ``group`` is required. Raises what `App.consumer` raises.
         """
@@ -161,10 +161,10 @@ class AppDeclaring(AppPublishing):
         ... async def close_the_day(tick: Tick) -> None:
         ...     print("the day that ended before", tick.time)
 
-        The expression has five fields: minute, hour, day of the month, month, day of the week. With six fields,
-        the first is the second. When clocks change, an expression with a fixed minute and hour still runs once
-        that day: at the change if its time is skipped, and at the first occurrence if its time occurs twice. Other
-        expressions follow the time that has really passed. Everything else is as with `App.every`.
+        The expression has five fields: minute, hour, day of the month, month, day of the week; or six, with the
+        seconds first. When clocks change, an expression with a fixed minute and hour still runs once that day:
+        at the change if its time is skipped, and at the first occurrence if its time occurs twice. Others do
+        not run at a skipped time, and run twice at one that occurs twice. Everything else is as with `App.every`.
 
         ``options`` are those of `ScheduleOptions`. Raises `DeclarationError` for an invalid expression or time
         zone, and what `App.consumer` raises.

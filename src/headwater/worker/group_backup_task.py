@@ -1,6 +1,6 @@
 """Writes the backups of a process's groups (`membership.backup_writer`), and its reports for `explain`: hanging
 handlers and large transfers (`reports.hung`), expired entries (`reports.expired`), and for ordered consumers the
-entries that wait for their key (`reports.held`). One task writes for all consumers, in few requests."""
+entries that wait for an earlier one (`reports.held`). One task writes for all consumers, in few requests."""
 
 from __future__ import annotations
 
@@ -199,8 +199,8 @@ class BackedUp:
             )
 
     def _say(self, member: Member) -> Operation[None]:
-        """Write the reports: hanging slots, transfers under way, and entries that wait for their key. A report
-        that is empty and was empty the last time is not written."""
+        """Write the reports: hanging slots, transfers under way, and entries that wait for an earlier one. A
+        report that is empty and was empty the last time is not written."""
         for n, (found, write) in enumerate(self._reports):
             report = found()
             if report or self._said[n]:

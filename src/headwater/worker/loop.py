@@ -6,8 +6,8 @@
 Each stage is made after the next one, which it gets in its constructor. Parts that follow an entry in other stages
 use hooks (`settle/scope.py`).
 
-Rule 1. A consumer never owns more than ``prefetch`` entries. Without that option it owns few more than its slots
-        can begin to handle immediately (`Room`).
+Rule 1. A consumer reads new entries only while it owns fewer than ``prefetch``. Without that option it owns only a
+        few more than its slots can begin to handle immediately (`Room`).
 Rule 2. If one of its tasks ends without having been stopped, the consumer ends with an error that names the task.
         So a consumer never seems to run without working.
 """
@@ -379,7 +379,7 @@ class Loop:
         """Make the process stop gracefully and then end with this error."""
         if not self.failed.done():
             self.failed.set_exception(why)
-            self.failed.exception()  # as in `_broken`
+            self.failed.exception()  # as in `broken`
 
     def progress(self) -> ConsumerProgress:
         """Return the progress of the parts of this consumer."""

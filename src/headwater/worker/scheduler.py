@@ -3,7 +3,7 @@
     Scheduler ── checks every second which streams have scheduled messages
         └── Serving, one per stream: read ──▶ delay until due, or publish ──▶ read
 
-Rule 1. Until a message is scheduled for a stream, it costs one EXISTS a second. Then it costs a connection with a
+Rule 1. Until a message is scheduled for it, a stream costs one EXISTS a second. Then it costs a connection with a
         blocked read.
 Rule 2. An error of the store does not end the worker. The scheduler waits, and the messages are published late.
 Rule 3. All entries of a read are settled before the next read, so they need no lease renewal.
@@ -299,7 +299,7 @@ class Serving:
         for refusal in handled.refused:
             log.error(
                 "scheduled message %s of %s is due, but the stream refuses it; publishing is repeated "
-                "every minute until the message is cancelled: %s",
+                "every minute until the stream accepts the message or it is cancelled: %s",
                 refusal.id.decode(),
                 self._stream,
                 refusal.error,

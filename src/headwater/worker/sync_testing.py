@@ -5,8 +5,8 @@
         t.advance("31s")
         assert t.deliveries(bill) == [1]
 
-Rule. The worker runs only during a call, in an event loop that belongs to the `SyncAppTest`. Each call returns
-when the worker is idle, as the calls of `AppTest` do.
+Rule. The worker runs only during a call, in an event loop that belongs to the `SyncAppTest`. Each call except
+`crash` returns when the worker is idle, as with `AppTest`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 Nothing is mocked: the loop, its settlements and leases are the ones used in production, and the store is
 Headwater's engine without a socket. Only the clock belongs to the test.
 
-Rule 1. Each call returns when the worker is idle: it does nothing more until time passes.
+Rule 1. Each awaited call returns when the worker is idle: it does nothing more until time passes.
 Rule 2. Time passes only in `advance`, and everything that becomes due happens in order. ``asyncio.sleep`` in
         a handler uses another clock, which tests do not advance.
 Rule 3. A crash differs from a killed process only in this: the handler's ``finally`` blocks run.
@@ -76,7 +76,7 @@ class AppTest:
     [1, 2] 0
 
     Nothing is mocked: settlements and leases are the ones used in production, and the store is Headwater's
-    engine without a socket. Each call returns when the worker has nothing left to do without time passing.
+    engine without a socket. Each awaited call returns when the worker does nothing more until time passes.
     Time passes only in `AppTest.advance`; ``asyncio.sleep`` in a handler uses another clock, which tests do not
     advance.
 
@@ -216,7 +216,7 @@ class AppTest:
     # --- inspection -------------------------------------------------------------------------------
 
     def deliveries(self, handler: Handler) -> list[int]:
-        """Return `Delivery.count` of each call of the handler, in order: ``[1, 2]`` after one retry."""
+        """Return `Delivery.count` of each entry given to the handler, in order: ``[1, 2]`` after one retry."""
         return list(self._deliveries[self._consumers(handler)[0].handler])
 
     def results(self, stream: Stream[Any]) -> list[Any]:
@@ -228,7 +228,7 @@ class AppTest:
         ]
 
     def dead(self, stream: Stream[Any] | str) -> list[DeadLetter]:
-        """Return the dead letters of a stream. A string is the name of the dead-letter stream itself."""
+        """Return the dead letters in a stream's default dead-letter stream, or in the one that a string names."""
         if isinstance(stream, str):
             names = [stream]
         else:

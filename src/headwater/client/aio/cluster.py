@@ -29,7 +29,7 @@ class AsyncNodePipeline(Pipeline):
 
 
 class AsyncClusterClient(OneNodeOnly, AsyncClient):  # type: ignore[misc]  # redis-py's own bases
-    """A client of a cluster, or of a single server that turns out to belong to one.
+    """A client of a cluster, or of a single server that may turn out to belong to one.
 
     ``pool`` connects to the first node.
     """

@@ -83,7 +83,7 @@ class EmbeddedWriter(EmbeddedTransport):
         self.writelines((data,))
 
     def writelines(self, chunks: Iterable[bytes]) -> None:
-        """Run the requests in ``chunks`` as one turn."""
+        """Run the requests in ``chunks`` before this returns."""
         self._send(chunks)
 
     async def drain(self) -> None:

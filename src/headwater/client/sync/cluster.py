@@ -32,7 +32,7 @@ class NodePipeline(Pipeline):
 
 
 class ClusterClient(OneNodeOnly, Client):
-    """A client of a cluster, or of a single server that turns out to belong to one.
+    """A client of a cluster, or of a single server that may turn out to belong to one.
 
     ``pool`` connects to the first node.
     """

@@ -52,7 +52,7 @@ class EmbeddedSocket(EmbeddedTransport):
     # --- called by redis-py ---------------------------------------------------------------------
 
     def sendall(self, data: bytes | Sequence[bytes]) -> None:
-        """Run the requests in ``data``, one chunk or several, as one turn in this thread."""
+        """Run the requests in ``data``, one chunk or several, in this thread."""
         chunks = (data,) if isinstance(data, bytes | bytearray | memoryview) else data
         self._send(chunks)
 

@@ -161,10 +161,10 @@ class GuardedConnection(Guarded, AbstractConnection):
                 raise
             finally:
                 if timeout is not SENTINEL:
-                    self._set_pause(self._sock)  # redis-py has set the timeout of all commands
+                    self._set_pause(self._sock)  # redis-py has changed it for later commands too
 
     def _look(self, wait: float, *, first: bool) -> float:
-        """Return the seconds to wait for the reply, after a pause in which nothing has arrived."""
+        """Return how long to wait for the reply after a pause without input, in seconds; 0 after the deadline."""
         deadline = self.socket_timeout or inf
         silence = self._silence = self._silence or Silence(self._sock)
         if first:

@@ -199,7 +199,7 @@ KEYS = Command(
 
 SCAN = Command(
     "scan", arity=-2, flags="readonly", group="generic", since="2.8.0",
-    summary="Lists keys, a few in each call.",
+    summary="Lists keys, a part in each call.",
     syntax="cursor:integer [MATCH pattern:pattern] [COUNT count:integer] [TYPE type]",
     tips=f"{VARIES} request_policy:special response_policy:special", run="scan.scan",
 )

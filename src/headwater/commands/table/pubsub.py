@@ -17,7 +17,7 @@ SUBSCRIBE = Command(
 
 UNSUBSCRIBE = Command(
     "unsubscribe", arity=-1, flags=_LISTENING, group="pubsub", since="2.0.0",
-    summary="Unsubscribes from channels, from all of them without a name.",
+    summary="Unsubscribes from channels; without a name, from all.",
     syntax="[channel [channel ...]]",
     run="server:pubsub.unsubscribe",
 )
@@ -52,7 +52,7 @@ SSUBSCRIBE = Command(
 
 SUNSUBSCRIBE = Command(
     "sunsubscribe", arity=-1, flags=_LISTENING, keys="not_key 1:-1", group="pubsub", since="7.0.0",
-    summary="Unsubscribes from shard channels, from all of them without a name.",
+    summary="Unsubscribes from shard channels; without a name, from all.",
     syntax="[shardchannel [shardchannel ...]]",
     run="server:pubsub.unsubscribe",
 )

@@ -188,7 +188,7 @@ XDELAYED = Command(
 
 XSPLIT = Command(
     "xsplit", arity=5, flags="readonly fast", keys="RO access 1", group="stream", since="0.1.0",
-    summary="Counts the entries of a range and returns the ids that divide it into equal parts.",
+    summary="Counts the entries of a range and returns the ids that divide it into parts of nearly equal size.",
     syntax="key start end parts:integer",
     run="xsplit.xsplit",
 )

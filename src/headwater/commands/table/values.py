@@ -305,7 +305,7 @@ SCARD = Command(
 
 SSCAN = Command(
     "sscan", arity=-3, flags="readonly", keys="RO access 1", group="set", since="2.8.0",
-    summary="Lists the members of a set, a few in each call.",
+    summary="Lists the members of a set, a part in each call.",
     syntax="key cursor:integer [MATCH pattern:pattern] [COUNT count:integer]",
     tips=VARIES, run="values.scanning.sscan",
 )
@@ -382,7 +382,7 @@ HVALS = Command(
 
 HSCAN = Command(
     "hscan", arity=-3, flags="readonly", keys="RO access 1", group="hash", since="2.8.0",
-    summary="Lists the fields and values of a hash, a few in each call.",
+    summary="Lists the fields and values of a hash, a part in each call.",
     syntax="key cursor:integer [MATCH pattern:pattern] [COUNT count:integer] [NOVALUES]",
     tips=VARIES, run="values.scanning.hscan",
 )

@@ -6,8 +6,8 @@
     tables, and empty  counted when they are asked for (memory_totals.py)
     streams and groups
 
-Rule 1. An object that books has ``booked``, the number of its bytes in the account, and `book`, which adds
-        the difference to its present size in constant time. Bulk changes may call `book` once at their end.
+Rule 1. An object that books has ``booked``, the number of its bytes in the account, and `book`, which updates
+        this number and the account in constant time. Bulk changes may call `book` once at their end.
 Rule 2. The constants apply to the compiled package on a 64-bit system. They include the allocator's overhead.
 Rule 3. An unlinked stream or group leaves the account when it is freed (garbage.py). A string, list, set or
         hash leaves it immediately.

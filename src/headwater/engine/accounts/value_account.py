@@ -21,7 +21,7 @@ UNCOUNTED = -1
 
 _FEW = 4
 """Maximum number of texts that are removed from a list one by one, which moves the texts between them and the nearer
-end. For more, all texts from the last one to the nearer end are taken out, and those that stay are put back."""
+end. To remove more, all texts from the nearer end to the farthest one are taken out, and the others put back."""
 
 
 class ValueAccount:

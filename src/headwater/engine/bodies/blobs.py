@@ -97,7 +97,7 @@ class SegmentUse:
     def __init__(self) -> None:
         self._live: dict[int, int] = {}
         self.left: deque[tuple[int, int]] = deque()
-        """Segment and size of each blob that nothing refers to any more and that is still counted."""
+        """Segment and size of each blob that was freed or moved elsewhere, and is still counted in the segment."""
 
     def add(self, segment: int, size: int) -> None:
         """Count a blob."""

@@ -16,7 +16,7 @@ from headwater.engine.bodies.bodies import Bodies
 from headwater.engine.bodies.codecs import NONE
 
 KEPT, HOT, SEALED = 0, 1, 2
-"""Accounts of blocks: never sealed, to be sealed, sealed."""
+"""Accounts of blocks: not to be sealed, to be sealed, sealed."""
 
 NO_BOUND = 2**62
 
@@ -34,7 +34,7 @@ class BlockAccount:
         self.hot_bytes = 0
         """Size of blocks that are to be sealed when their turn comes, including those in compression jobs."""
         self.kept_bytes = 0
-        """Size of blocks that are never sealed (sealing.py, rule 4)."""
+        """Size of blocks that are not to be sealed, at least not at their present size (sealing.py, rule 4)."""
         self.sealed_bytes = 0
         """Size of sealed blocks."""
         self.sealed_size = 0
@@ -49,7 +49,7 @@ class BlockAccount:
         self.order: deque[tuple[ref[Any], bool]] = deque()
         """Blocks that can be sealed, coldest first, each with True if it was skipped once (sealing.py, rule 3)."""
         self.storing = False
-        """True if blocks are to be stored. `store_in` sets it. It is False while the disk does not accept any."""
+        """True if blocks are to be stored, even while the disk does not accept any. `store_in` sets it."""
         self.unstored: deque[ref[Any]] = deque()
         self.bodies = Bodies()
         self.use = SegmentUse()

@@ -10,8 +10,8 @@ Rule 1. `resize` bounds the size of the blocks that stay open after they were re
         So a scan does not close the blocks that others read, and reuses memory that the processor has cached.
 Rule 2. A block whose bytes are in memory, compressed, can always be opened. One on disk is read here only
         if the system has it in memory, or if ``may_wait`` is set; otherwise `ColdBlocks` is raised.
-Rule 3. A command calls `hold` once, for all blocks on disk that it reads, after it has chosen and before
-        its first mutator. Blocks that it opens one at a time later must be in memory.
+Rule 3. A command calls `hold` once, for all blocks on disk that it reads, after it has chosen the entries and
+        before its first mutator. Blocks that it opens one at a time later must be in memory.
 Rule 4. Any thread may call `load`. All other methods must be called under the node's lock.
 Rule 5. An open block belongs to the blocks of entries that refer to it. When any thread frees the last of
         them, the open block is freed too, which is only noted here (blobs.py, rule 2). So a block that is open
@@ -204,8 +204,8 @@ class Bodies:
         return True
 
     def _note_opening(self, packed: SealedBlock) -> None:
-        """Count an opening. The block counts as read again if, since its last opening, at most as many blocks of its
-        size were opened as may stay open."""
+        """Count an opening. The block counts as read again if the number of openings since its last one is at most
+        the number of blocks of its size that may stay open."""
         self.opened_count += 1
         since = self.opened_count - packed.opened
         packed.again = packed.opened > 0 and since <= self.most_bytes // packed.size
@@ -244,7 +244,7 @@ class Bodies:
 
     def _close_oldest(self, bound: int, but: int = 0) -> None:
         """Close blocks until at most ``bound`` bytes are open. The newest ``but`` of each kind stay open. Blocks read
-        once may use the rest of ``bound``, at least a quarter of it, and at most `limits.READ_ONCE_BYTES`."""
+        once get what the others leave of ``bound``, at least a quarter, and at most `limits.READ_ONCE_BYTES`."""
         self._forget_freed()
         most = limits.READ_ONCE_BYTES
         once = min(most, max(bound - self._again.size, bound // 4))

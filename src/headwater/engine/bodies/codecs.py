@@ -1,7 +1,7 @@
 """Compression of the bytes of sealed blocks.
 
-The codec is zstd at level 1 if the package ``zstandard`` is installed, otherwise zlib at level 1, which every
-Python has. zlib takes three times as long, and one and a half times the space (docs/adr/0028-sealed-blocks.md).
+By default, the codec is zstd if the package ``zstandard`` is installed, otherwise zlib, which every Python has.
+zlib takes three times as long, and one and a half times the space (docs/adr/0028-sealed-blocks.md).
 """
 
 from __future__ import annotations

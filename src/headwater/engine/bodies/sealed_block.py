@@ -5,13 +5,13 @@
     in both     ids, as runs (packing.py); data and offsets while the block is open for reading (bodies.py)
                 marks: offset of every `MARKED`-th entry, two bytes each
 
-    body   ┌───────┬───────────┬───────────┬───────┬───────┐      a frame is what the codec made of some of
-           │ parts │ of part 1 │ of part 2 │ frame │ frame │      the entries; a small block has one frame and
-           └───────┴───────────┴───────────┴───────┴───────┘      nothing else, a large one has three (`body_of`)
+    body   ┌───────┬───────────┬───────────┬───────┬───────┐      a frame is some of the entries, compressed;
+           │ parts │ of part 1 │ of part 2 │ frame │ frame │      a small block is one frame without a table, a
+           └───────┴───────────┴───────────┴───────┴───────┘      larger one has two or three parts (`body_of`)
             u8      first entry u16, its offset u16, size of the frame u16; little-endian
 
-Rule 1. ``wire``, ``ids``, ``marks``, ``size`` and ``count`` never change: storing a block or changing its
-        entries replaces its `SealedBlock`. Only the place of ``blob`` may change.
+Rule 1. ``wire``, ``ids``, ``marks``, ``size`` and ``count`` never change: storing a block replaces its
+        `SealedBlock`, and compacting a block removes it. Only the place of ``blob`` may change.
 Rule 2. ``data`` begins and ends where parts do: it has the entries ``opened_from`` to ``opened_to``-1, and its
         first byte is byte ``opened_at`` of the block. As long as parts are missing, ``rest`` is the body.
 """

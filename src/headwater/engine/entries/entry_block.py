@@ -8,18 +8,18 @@ r"""A block of entries: consecutive entries, stored without gaps, in one of four
     stored   the same, but the bytes are on disk
 
     in all   dead     0                                         1            0
-             head ──▶ first entry that was not trimmed          count ──▶ after the last live entry
+             head ──▶ first live entry                          count ──▶ after the last live entry
 
-Rule 1. A block begins (at ``head``) and ends with a live entry: trimming moves ``head``, deleting an
-        entry in the middle marks it as ``dead`` (a tombstone), deleting the last lowers ``count``. An open
+Rule 1. A block begins (at ``head``) and ends with a live entry: removing the first entry moves ``head``, deleting
+        one in the middle marks it as ``dead`` (a tombstone), deleting the last lowers ``count``. An open
         block also frees the bytes at its end, because more entries will be appended.
 Rule 2. ``last_ms`` and ``last_seq`` are the id of the last entry. The ids of a sealed block, their number,
         and which entries are live are known without its bytes. `entries` and `edges` open the block
         (sealing.py).
-Rule 3. A block with more tombstones than live entries is compacted. An unsealed block compares bytes. A
-        sealed one compares the number of entries between its ends, because entries that are trimmed from
-        it need almost no memory. Compacting a sealed block makes it a closed one. A stored block is never
-        compacted: no change of a store needs the bytes of a stored block.
+Rule 3. A block with more tombstones than live entries is compacted. In an unsealed block, bytes are compared,
+        including those of removed entries before ``head``. In a sealed one, numbers of entries from ``head`` on
+        are compared, because the entries before it need almost no memory. Compacting a sealed block makes it a
+        closed one. A stored block is never compacted: no change of a store needs its bytes.
 Rule 4. A closed block may have a copy that shares its bytes. The parts that can change are separate in the copy.
 """
 
@@ -45,7 +45,7 @@ _ARRAYS_BYTES = 20
 """Bytes per entry for its id and offset."""
 _OBJECTS_BYTES = 700
 _PACKED_BYTES = 502
-"""The size of a block's objects, as the allocator rounds them."""
+"""Size of the objects of an unsealed and of a sealed block, as the allocator rounds them."""
 
 _MAX = 2**64 - 1
 _NO_DATA = bytearray()
@@ -115,7 +115,7 @@ class EntryBlock:
         return self.packed.offsets
 
     def known_ids(self) -> array[int]:
-        """Return two words for each entry, live or not, and possibly for deleted ones after the last."""
+        """Return the ids, two words each, of all entries, live or not, and perhaps of deleted ones at the end."""
         return self.ids if self.packed is None else unpacked_ids(self.packed)
 
     def packed_ids(self) -> bytes:
@@ -238,7 +238,7 @@ class EntryBlock:
         self._move(KEPT, self.booked)
 
     def pack(self, packed: SealedBlock) -> None:
-        """Replace the bytes of this closed or sealed block by ``packed``."""
+        """Replace the bytes of this closed or sealed block with ``packed``."""
         assert self.closed
         if self.packed is not None:
             self._count(self.packed, -1)

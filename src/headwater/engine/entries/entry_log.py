@@ -7,8 +7,8 @@ Rule 1. Bytes are written once, by `append`, into the last block; readers take s
 Rule 2. A block counts its live entries. A block without live entries does not exist.
 Rule 3. Queries by id, number or count do not read the bytes of entries: a sealed block is opened only
         for `get` and for spans that are read (entry_block.py).
-Rule 4. A copied log refers to the same blocks, which are then ``shared``. Before a log changes a shared
-        block, it replaces it by a copy, so that copying a stream of any size is instant. Sealing a block
+Rule 4. A copied log refers to the same blocks, which are then ``shared``, so that copying a stream of any size is
+        instant. Before a log changes a shared block, it puts a copy in the block's place. Sealing a block
         affects all logs that share it.
 
 Ids are strictly ascending, so blocks and the entries in them are found by binary search.
@@ -76,7 +76,7 @@ class EntryLog:
             block.adopt(sealing)
 
     def _own(self, at: int) -> EntryBlock:
-        """Return block number ``at`` to be changed, after replacing it by a copy if it is shared."""
+        """Return block number ``at``, for a change. A shared block is first replaced with a copy."""
         block = self.blocks[at]
         if block.shared:
             self._tail = None
@@ -155,8 +155,8 @@ class EntryLog:
         return block.take(index)
 
     def gather(self, ms: int, seq: int, missed: list[SealedBlock]) -> bytes | None:
-        """Return an entry or None like `get`, for a command that reads many. If its block is on disk, append that
-        to ``missed``, for `Bodies.hold`, and return as many zero bytes as the block's entries have on average."""
+        """Return an entry or None like `get`, for a command that reads many. If that would wait for the disk,
+        append the block to ``missed``, for `Bodies.hold`, and return zero bytes of its entries' average size."""
         at = self.find_block(ms, seq)
         if at >= len(self.blocks):
             return None

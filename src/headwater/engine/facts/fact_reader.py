@@ -109,7 +109,7 @@ class FactReader:
         return cut_view(self.data, at, at + length)
 
     def take_into(self, length: int, target: bytearray) -> None:
-        """Replace the content of ``target`` by the next ``length`` bytes."""
+        """Replace the content of ``target`` with the next ``length`` bytes."""
         at = self._pass(length)
         empty(target)
         append_view(target, self.data, at, at + length)

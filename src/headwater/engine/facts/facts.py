@@ -1,7 +1,7 @@
 """The facts that mutators write. `headwater.engine.replay.replay` reads them.
 
 Rule 1. A fact says what happened, in absolute values. It never says "now", "next" or "about".
-Rule 2. Only mutators write facts, one each, and replay calls nothing but those mutators.
+Rule 2. Only mutators write facts, one for each change, and replay calls the same mutators.
 Rule 3. Applying a fact to the state in which it was written writes the same bytes again.
 
 A fact is one byte of kind followed by its values, little-endian, without padding. A text is a u32 length and
@@ -62,7 +62,7 @@ if not cython.compiled:  # memory_c.pxd has them in C
 
 ID_BYTES = 16
 HEADROOM = 96
-"""Upper bound for the size of the fixed part of any fact, in bytes. `Call.admit` adds the variable part."""
+"""Upper bound for the fixed part of any fact, in bytes. A caller of `Call.admit` adds the variable part."""
 
 ALL_DATABASES = 255
 

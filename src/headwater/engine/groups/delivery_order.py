@@ -301,8 +301,8 @@ class DeliveryOrder:
         return low + at // size
 
     def next_in(self, run: int, at: int) -> int:
-        """Return the position of the first record after ``at`` that still belongs to a run, or of its first record
-        if ``at`` is `NOWHERE`. Return `NOWHERE` if no record does."""
+        """Return the position of the first record after ``at`` that still belongs to a run, or `NOWHERE`. Begin at
+        the start of the run if ``at`` is `NOWHERE`."""
         pel, ids, base = self.pel, self.ids, run * _WORDS
         time = word_at(self.times, run)
         at = pel.seek(word_at(ids, base), word_at(ids, base + 1)) if at < 0 else pel.after(at)

@@ -10,8 +10,8 @@ Rule 2. A consumer's ``pending`` is the number of records that it owns.
 Rule 3. ``last_id`` rises with deliveries. Only XGROUP SETID can lower it.
 Rule 4. ``entries_read`` is at most the stream's ``entries_added``, or `UNKNOWN`: no lag is negative.
 
-Methods from `set_id` on are mutators: they make no choices, and write one fact each. Many ids, or records
-that begin with an id, are passed as consecutive words in one array (`headwater.common.model.flat_words`).
+Methods from `set_id` to `end_delay` are mutators: they make no choices, and write one fact each, except `see`.
+Many ids, or records that begin with an id, are passed as consecutive words of an array (`model.flat_words`).
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class ConsumerGroup:
         self.keyspace.note_seen(self.gid, consumer.cid)
 
     def record_seen(self, consumer: GroupConsumer, seen_time: int, active_time: int) -> None:
-        """Write the fact for times that `see` has changed. The node calls it once a second."""
+        """Write the fact for times that `see` has changed. The node calls it at most once a second."""
         consumer.seen_time, consumer.active_time = seen_time, active_time
         self.facts.consumer_seen(self.gid, consumer.cid, seen_time, active_time)
 
@@ -323,7 +323,7 @@ class ConsumerGroup:
         keyspace.next_gid = max(keyspace.next_gid, self.gid + 1)
 
     def book(self) -> None:
-        """Account for the names, the consumers and the entries without owner. The pending list books itself."""
+        """Account for the names, the consumers and the entries without an owner. The pending list books itself."""
         size = self.names_bytes + CONSUMER_BYTES * len(self.by_cid)
         size += RELEASED_BYTES * len(self.released) + DELAYED_BYTES * len(self.delayed)
         self.keyspace.memory.groups += size - self.booked
@@ -351,7 +351,7 @@ class ConsumerGroup:
     def _add(
         self, consumer: GroupConsumer, ids: array[int], first: int, end: int, time: int
     ) -> None:
-        """Make entries ``first`` to ``end``-1 of a block pending. Entries above all pending ones take one step."""
+        """Make entries ``first`` to ``end``-1 of a block pending, those above all pending ids in one step."""
         pel = self.pel
         while first < end:
             ms, seq = word_at(ids, 2 * first), word_at(ids, 2 * first + 1)

@@ -5,9 +5,9 @@
 Rule 1. Ids are strictly ascending within a block and from block to block. A block without records does
         not exist.
 Rule 2. The time of a released record is 0. The time of a delayed record is its due time.
-Rule 3. A position is valid until the next insert or remove.
-Rule 4. A block that may have a record whose entry was deleted is ``dangling``. (Trimmed entries are those
-        up to an id that the stream stores.)
+Rule 3. A position is valid until a record is added or removed.
+Rule 4. A block that may have a record whose entry was deleted is ``dangling``. It need not be if the entry was
+        trimmed: the stream stores the id up to which it was trimmed (``max_trimmed_id``).
 
 Only `ConsumerGroup` changes a list; commands read it.
 """
@@ -138,8 +138,8 @@ class PendingList:
         return at
 
     def delivered_from(self, at: int, time: int) -> int:
-        """Return ``at``. If it is the start of a block, first skip blocks in which every record has an owner and
-        was delivered after ``time``. Return `NOWHERE` if no block is left."""
+        """Skip blocks in which every record has an owner and was delivered after ``time``, if ``at`` is a start of
+        a block. Return the position that is reached, or `NOWHERE` if no block is left."""
         while at >= 0:
             block = self.block_at(at)
             if at & _MASK != block.head or not block.all_delivered_after(time):
@@ -329,7 +329,7 @@ class PendingList:
             self._merge(number)
 
     def mark_gone(self, ms: int, seq: int) -> None:
-        """Mark the entry ``ms-seq``, if it is pending, as deleted from the stream."""
+        """Mark the block of ``ms-seq``, if it is pending, as dangling: the entry was deleted (rule 4)."""
         at = self.find(ms, seq)
         if at >= 0:
             self.block_at(at).dangling = True

@@ -57,8 +57,8 @@ _LONGEST_SPAN = 2**48
 
 def expected_at(ms: int, first: int, last: int, count: int) -> int:
     """Estimate the position of ``ms`` among ``count`` ids that are spread evenly over the times ``first`` to
-    ``last``; -1 if it is not between these. A search from the estimate touches two cache lines instead of
-    eight; with a million pending entries, none of these lines is cached.
+    ``last``. Return -1 if it is not between these, or if they cannot be times. A search from the estimate touches
+    two cache lines instead of eight; with a million pending entries, none of these lines is cached.
 
     >>> expected_at(1050, 1000, 1100, 256), expected_at(1000, 1000, 1000, 256)
     (128, -1)

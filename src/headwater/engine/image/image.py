@@ -1,8 +1,8 @@
 """Writes the whole state of a store as facts in bulk (image_facts.py).
 
 Rule 1. Replaying the facts into an empty keyspace gives an equal state, as if it had been recovered from the
-        journal. Times of last use, which a restart loses, are not written. Seen times without a fact are
-        written as they are.
+        journal. Times of last use, which a restart loses, are not written. Seen times that no fact has recorded
+        yet are written too.
 Rule 2. The state is only read. It must not change between two record groups.
 Rule 3. Blocks that may be sealed are written compressed if the store has a codec, and are sealed when they
         are restored. No reply or record depends on that (sealing.py, rule 1).
@@ -32,7 +32,7 @@ from headwater.engine.streams.stream import StoredStream
 T = TypeVar("T")
 
 _AT_ONCE = GROUP_BYTES // 32
-"""Maximum number of records, runs or nodes in one fact; each has 16 to 56 bytes."""
+"""Maximum number of items (such as records, runs or nodes) in one fact; each has 8 to 56 bytes."""
 
 _BLOCKS_AT_ONCE = 32
 """Maximum number of blocks of pending records in one fact, 8 KiB each."""

@@ -44,7 +44,7 @@ class BlockSnapshot:
         if packed is not None:
             self.ids = unpacked_ids(packed)
             data, offsets = packed.data, packed.offsets
-            if data is None or len(data) < packed.size:  # closed, or open in part
+            if data is None or len(data) < packed.size:  # not open, or only in part
                 data = loaded(packed, codec_in(codecs, packed.codec), source)
             self.data = bytearray(data)
             self.offsets = offsets_in(packed, data) if offsets is None else offsets

@@ -5,7 +5,7 @@
     used      key ──▶ steady ms of its last use; a stream stores its own
 
 Rule 1. An expired key does not exist, even if it was not deleted yet: `lookup` never returns it, and the
-        node deletes it before one of the next commands runs, which writes a fact
+        node deletes it, which writes a fact, before one of the next commands runs
         (`MAX_KEYS_EXPIRED_AT_ONCE`).
 Rule 2. A change that may end a wait signals the key if it is in ``awaited``. A change that counts as a
         modification for WATCH touches the key if it is in ``watched``. The server fills these two, and
@@ -85,8 +85,8 @@ class Database(KeySignals):
         self.noted_bytes = 0
         """Size of the names in ``expiry_notes`` that are not the objects in ``values``, in bytes."""
         self.used_bytes = 0
-        """Size of the names in ``used`` once all keys that existed at the opening have been used, in bytes. These
-        names are other objects than those in ``values``."""
+        """Size of the names of the keys that existed at the opening, in bytes. In ``used``, they are other objects
+        than in ``values``. The memory of ``used`` is estimated from this size."""
         self.newest = b""
         """The key that was added last: the object that ``values`` has."""
         self.account = ValueAccount(keyspace.memory)

@@ -71,7 +71,7 @@ def parse_classes(text: str) -> int:
 
 
 def spell_classes(bits: int) -> str:
-    """Return the classes in the order of Redis. `parse_classes` of the result returns the same bits.
+    """Return the letters of the classes in Redis's order. `parse_classes` of the result returns the same bits.
 
     >>> spell_classes(parse_classes("KEmt")), spell_classes(parse_classes("nKA"))
     ('tKEm', 'AnK')

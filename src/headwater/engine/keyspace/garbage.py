@@ -1,8 +1,8 @@
 """Frees unreachable values a little at a time.
 
-A mutator unlinks a stream, a group or a flushed database immediately, and adds it to `Keyspace.garbage` if it
-is large. Freeing a million small objects would block the loop for a tenth of a second. Instead, the node
-calls `free` when it is idle.
+A mutator unlinks a deleted value or group immediately, and adds it to `Keyspace.garbage` if it is large. Freeing
+a million small objects in one go would block the loop for a tenth of a second. Instead, the node calls `free` at
+the end of each turn.
 """
 
 from __future__ import annotations

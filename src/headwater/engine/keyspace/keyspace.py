@@ -60,7 +60,7 @@ class Keyspace(KeyspaceState):
 
     def next_event_ms(self, expiries: bool) -> int | None:
         """Return the earliest time, in steady ms, at which a delay ends, an iid expires or (with
-        ``expiries``) a key expires; None if nothing is due. Skips empty collections."""
+        ``expiries``) a key expires; None if none of these will happen. Skips empty collections."""
         if not (self.due_notes or (self.expiring and expiries) or self.iid_deadlines.notes):
             return None
         times = []
@@ -174,7 +174,7 @@ class Keyspace(KeyspaceState):
         return None
 
     def grow(self, text: bytes) -> None:
-        """Remember a short string that a change made. Strings of one byte are shared by all keys."""
+        """Remember a short string that a change made, unless it has one byte: all keys share such strings."""
         if 1 < len(text) <= EMBEDDED_BYTES:
             if len(self.grown) == GROWN_TEXTS:
                 del self.grown[next(iter(self.grown))]
@@ -195,7 +195,7 @@ class Keyspace(KeyspaceState):
 
     def _drop_streams(self, database: Database) -> None:
         """Remove the streams of a database from the keyspace, in time proportional to the number of deleted or
-        of remaining streams, whichever is less. The database still has its values."""
+        of remaining keys, whichever is less. The database still has its values."""
         others = [other for other in self.databases if other is not database]
         if len(database.values) < sum(len(other.values) for other in others):
             for value in database.values.values():

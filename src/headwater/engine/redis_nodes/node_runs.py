@@ -41,8 +41,8 @@ _RUN_BYTES = 330
 
 
 class NodeRun:
-    """An open run of nodes with these ``words`` (`headwater.engine.accounts.weights`). ``names`` are the field names
-    of all nodes, or a tuple with the field names of each."""
+    """A run of nodes, open at first. ``words`` are as in `headwater.engine.accounts.weights`. ``names`` are the
+    field names of all nodes, or a tuple with the field names of each."""
 
     def __init__(self, words: array[int], names: bytes | tuple[bytes, ...]) -> None:
         self.words: array[int] | None = words
@@ -103,7 +103,7 @@ class NodeRun:
         return words
 
     def pack(self) -> None:
-        """Close the run. It must have a node."""
+        """Pack the run, which must be open and have a node."""
         words, self.words = self.words, None
         assert words is not None
         if self.packed is not None:

@@ -223,7 +223,7 @@ class NodeIndex:
     def opens(
         self, wire: bytearray, start: int, end: int, max_bytes: int, max_entries: int
     ) -> bool:
-        """Return whether an entry with these fields would open a new node. A limit of 0 means no limit."""
+        """Return whether an entry with these fields opens a node. 0 means no limit but `MAX_ENTRY_BYTES`."""
         self._weighing.index = None
         at = len(self._words) - NODE_WORDS
         if at < self.gone * NODE_WORDS:
@@ -326,7 +326,7 @@ class NodeIndex:
         return newest.last_ms > ms or (newest.last_ms == ms and newest.last_seq >= seq)
 
     def _pack(self) -> None:
-        """Pack the oldest nodes that are not packed, so that fewer than two runs remain."""
+        """Pack the oldest nodes that are not packed, so that fewer than ``2 * RUN_NODES`` remain."""
         while len(self.names) - self.gone >= 2 * RUN_NODES:
             if self.packed is None:
                 self.packed = PackedNodes()

@@ -2,8 +2,8 @@
 
 Rule 1. A query that concerns whole runs, such as the end of a trim or the size of the radix tree, opens none
         of them.
-Rule 2. A run is opened for a change in it, and stays open until another run is opened, because most
-        deletions follow one another in order.
+Rule 2. A run is opened to change or read one of its nodes. Most deletions follow one another in order, so it
+        stays open until another run is opened, or until all runs are needed packed.
 Rule 3. Nodes are numbered from the first. Queries in ascending order are answered in constant time.
 """
 

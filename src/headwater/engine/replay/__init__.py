@@ -1,4 +1,4 @@
-"""Applies recorded facts to a keyspace: at a start, in a checkpoint, for RESTORE.
+"""Applies recorded facts to a keyspace: at startup, in a checkpoint, for RESTORE.
 
 It calls the same mutators as commands do. It imports image and keyspace. Start with replay.py.
 """

@@ -1,11 +1,11 @@
 """Replays facts: calls the mutators that wrote them (facts.py, rule 2).
 
-    facts of a group ──▶ Replay ─┬▶ here:            the kinds that every message writes
+    facts of a group ──▶ Replay ─┬▶ here:            the kinds that messages write most often
                                  ├▶ replay_steps.py  the other kinds of the journal
                                  └▶ restoring.py     the kinds of images (image_facts.py)
 
-Rule 1. The stream and the group of the last fact are remembered, because the next one usually concerns the
-        same. They are forgotten before any fact that could remove them.
+Rule 1. The stream and the group of the last fact are remembered, because the next fact usually concerns them
+        too. They are forgotten before any fact that could remove them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _ALL = sys.maxsize
 _LEAST_IMAGE_KIND = min(IMAGE_KINDS)
 
 _KEPT_BYTES = 1024 * 1024
-"""Maximum size of an entry's fields, in bytes, up to which their buffer is kept after they were appended."""
+"""Maximum number of bytes of an entry's fields whose buffer is kept for the next entry."""
 
 
 class Replay:
-    """Repeats changes in ``keyspace``, which nothing else may use. ``done`` is the number of the current
+    """Repeats changes in ``keyspace``, which only this object may use. ``done`` is the number of the current
     group in its batch; after an exception, the number of the group that cannot be applied.
 
     >>> from headwater.engine.facts.facts import FactBuffer

@@ -1,4 +1,4 @@
-"""Applies the facts that are not written for every message: one function for each kind.
+"""Applies the less frequent facts of the journal: one function for each kind.
 
 Each calls the mutator that wrote the fact, and is named as `headwater journal dump` names the fact.
 `headwater.engine.replay.replay` has the other kinds.

@@ -1,11 +1,11 @@
 """Restores a store from the facts of an image (image_facts.py), in bulk.
 
-Rule 1. An image is restored into an empty keyspace, and nothing else happens between its first and its last
+Rule 1. An image is restored into an empty keyspace, and no other change is made between its first and its last
         fact. The result is as if the keyspace had been recovered from a journal.
 Rule 2. The values in an image are not recounted, because the records that contain them have checksums. But
         every length is compared with the number of bytes left, so that damage raises an exception, and nothing
         outside the facts is read.
-Rule 3. Blocks become available for sealing by the time of their last entry, the coldest first.
+Rule 3. Blocks become available for sealing in the order of their last entries, the coldest first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The entries of a stream, and the counters of all entries that it ever had. With these, its groups count the
 entries that they have not read.
 
-Rule 1. Only XSETID can lower ``last_id``. Every id ever appended is at most ``last_id``.
+Rule 1. ``last_id`` is at least the id of every entry in the stream. Only XSETID can lower it.
 Rule 2. ``entries_added`` counts all entries ever appended. ``max_deleted_id`` is the greatest id that was
-        deleted by XDEL or a similar command. Trimming changes neither.
+        deleted by XDEL or a similar command. Trimming changes neither; XSETID sets both.
 Rule 3. ``max_trimmed_id`` is at least the id of every trimmed entry, and pending lists mark the blocks that
         may contain a deleted one. A scan for idle entries can therefore skip the check whether an
         entry still exists (XAUTOCLAIM, commands/xclaim.py).
@@ -37,7 +37,7 @@ class StreamHistory:
 
     @property
     def last_id(self) -> tuple[int, int]:
-        """The greatest id that was ever appended, or the one set by XSETID."""
+        """The id of the entry that was appended last, or the id that XSETID has set since."""
         return self.last_ms, self.last_seq
 
     @last_id.setter

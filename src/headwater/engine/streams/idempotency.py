@@ -109,8 +109,7 @@ class Idempotency:
         self.keyspace.facts.stream_configured(self.sid, duration_s, maxsize)
 
     def record(self, pid: bytes, iid: bytes, entry_id: ID, *, now_ms: int) -> None:
-        """Store that ``iid`` of ``pid``, which must be unknown, has become the entry ``entry_id``. ``now_ms``
-        is the time of the record group (rule 3)."""
+        """Record that ``iid`` of ``pid``, unknown so far, became the entry ``entry_id`` at ``now_ms`` (rule 3)."""
         is_new = self.keyspace.streams[self.sid].last_id == entry_id
         self._add(pid, iid, entry_id, now_ms if is_new else min(entry_id[0], now_ms))
         if self.added != MAX_ENTRIES_COUNT:
@@ -271,7 +270,8 @@ class Deadlines:
         return None
 
     def next_sweep_ms(self) -> int | None:
-        """Return the next whole second at which an iid has expired, in steady ms; None if no iid is stored."""
+        """Return the time of the next sweep, in steady ms: the first whole second at which an iid has expired, or
+        ``postponed_ms`` if that is later; None if no iid is stored."""
         first = self.first()
         if first is None:
             return None

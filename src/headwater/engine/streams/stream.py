@@ -3,7 +3,7 @@
 Rule 1. An empty stream still exists. It is removed only with its key.
 Rule 2. history.py has the rules of its counters.
 
-Methods from `append` on are mutators: they make no choices, and write one fact each.
+Methods from `append` to `destroy_group` are mutators: they make no choices, and write one fact for each change.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ Rule 1. Whether a block is sealed is not a fact: no reply and no record depends 
 Rule 2. The bytes of a closed block never change, so another thread may read them. `choose`, `settle` and
         `help` are called under the node's lock, like every mutator.
 Rule 3. An open block is skipped the first time its turn comes, and closed the second time. The coldest
-        block is the one that was opened first: reading does not make a block warmer, but `Bodies` caches
+        block is the first in ``order``: reading does not make a block warmer, but `Bodies` caches
         what was read.
 Rule 4. A block that is smaller than ``least``, larger than ``most`` or does not shrink stays
-        uncompressed with any budget (``kept_bytes``). A store with segments (``storing``) stores
-        blocks that are larger, or do not shrink, as they are.
+        uncompressed with any budget (``kept_bytes``). In a store with segments (``storing``), ``most``
+        has no limit, and a block that does not shrink is stored as it is.
 Rule 5. Every block is accounted in one of the three sums, with the size of all its arrays, until it is
         freed. A stored block is accounted as sealed, with its ids only.
-Rule 6. A block that is sealed and not stored is in ``unstored`` if the store has segments.
+Rule 6. A block that is sealed and not stored is in ``unstored`` or in a job if the store has segments.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOOKS = 64
 """Maximum number of blocks that one call of `choose` examines."""
 
 _WORTH = 0.9
-"""A block is sealed only if compression reduces it to at most this share of its size."""
+"""Maximum compressed size of a block, as a share of its size. A block that shrinks less is kept uncompressed."""
 
 
 class CompressionJob(NamedTuple):
@@ -58,7 +58,7 @@ class CompressionJob(NamedTuple):
     packed: SealedBlock | None
     """The compressed bytes, if the block is sealed already and only has to be stored; otherwise None."""
     booked: int
-    """The size for which the block is accounted while it is in the job."""
+    """The size for which a hot block is accounted while it is in the job; 0 for a sealed one."""
     origin: int
     """The number of the stream to which the block was added."""
     first: tuple[int, int]

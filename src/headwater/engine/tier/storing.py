@@ -37,7 +37,7 @@ from headwater.errors import JournalDamaged
 ID = tuple[int, int]
 
 LEAST_ENTRY_BYTES = 16
-"""Minimum size of an entry: ``*2 CR LF $3 CR LF 0-1 CR LF *2 CR LF``."""
+"""Lower bound for the size of an entry, which begins like ``*2 CR LF $3 CR LF 0-1 CR LF *2 CR LF``."""
 
 
 _RECORD = Struct("<QQQQIBBQQQIII")
@@ -60,7 +60,7 @@ class StoredRecord(NamedTuple):
 
 
 class UnreadBlob:
-    """A blob whose ids could not be read, so that its entries stayed in memory. ``problem`` says why."""
+    """A blob whose ids could not be read or do not match: its entries stayed in memory. ``problem`` says why."""
 
     def __init__(self, record: StoredRecord, sid: int, problem: str) -> None:
         self.problem = problem
@@ -79,7 +79,7 @@ class UnreadBlob:
             self._last[sid] = min(self._last[sid], last)
 
     def is_moved(self, record: StoredRecord, sid: int) -> bool:
-        """Return whether a record says that the blob was moved. If so, it was intact and the old place is free."""
+        """Return whether a record of a move concerns this blob. If so, it was intact and the old place is free."""
         return sid in self._last and record.first == self._first
 
     def matters(self, streams: Mapping[int, Any]) -> bool:
@@ -155,7 +155,7 @@ def checked_blob(codec: int, entries: int, raw_bytes: int) -> str:
 
 
 def apply_record(log: EntryLog, record: StoredRecord) -> str | None:
-    """Replace the entries of a record by its blob. Return None, or the reason why they stay in memory."""
+    """Replace the entries of a record with its blob. Return None, or the reason why they stay in memory."""
     at = log.find_block(*record.first)
     if at == len(log.blocks) or log.blocks[at].first() > record.last:
         return None  # All of them were deleted.
@@ -200,7 +200,7 @@ def _packed(log: EntryLog, record: StoredRecord, ids: bytes) -> SealedBlock:
 
 
 def _cut(log: EntryLog, at: int, record: StoredRecord) -> str | None:
-    """Replace the range of the record in blocks number ``at`` and later by a stored block, as `apply_record`."""
+    """Replace the range of the record in blocks number ``at`` and later with a stored one, like `apply_record`."""
     try:
         packed_ids = log.sealing.bodies.ids(record.place)
     except JournalDamaged as error:

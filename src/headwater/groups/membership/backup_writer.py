@@ -3,8 +3,8 @@
 Rule 1. One worker of a group writes the backup: the one that finds the last backup two seconds old. Workers that
         start together may all write one. A worker that then sees a backup newer than its own leaves the writing to
         others, until a backup is overdue (`TAKEN_OVER_MS`). An idle group writes one field every two seconds.
-Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If the consumer is missing later,
-        another client has destroyed the group and created it again.
+Rule 2. The writer creates the consumer ``hw.sign`` if it is missing. If the consumer is missing later, another
+        client has removed it, or has destroyed the group and created it again (`BackupWriter._is_new`).
 Rule 3. While nothing is pending and XINFO reports the group unchanged, its entries are not read, and only the time is
         written. One script writes it for many such groups (`write_quiet`).
 Rule 4. The time of the backup shows that a worker of the group runs, as `member.SEEN_FIELD` does. Each round compares
@@ -147,8 +147,8 @@ class BackupWriter:
         return None if isinstance(reply, Refused) else bool(reply)
 
     def _is_new(self, last: StreamID) -> Operation[bool]:
-        """Return whether the group is a new one: none of the backup's entries is pending, or the group's
-        ``last`` id is smaller than the backup's. If neither is so, only the consumer was removed."""
+        """Return whether the group is a new one: nothing up to the backup's last id is pending, although the
+        backup has pending entries, or a greater last id than ``last``. Otherwise only the consumer was removed."""
         member = self.member
         (values,) = yield [["HMGET", group_backup_key(member.stream, member.group), *FIELDS]]
         backup = parse(accepted(values))
@@ -226,8 +226,8 @@ return others
 
 
 def write_quiet(writers: Sequence[BackupWriter], now: int) -> Operation[None]:
-    """Write the time ``now`` into the backup of each of these groups of one server that is still quiet. Raises
-    `Refused` if the user may not run such a script."""
+    """Write the time ``now`` into the backup of each of these groups that is still quiet. All groups are on one
+    server. Raises `Refused` if the user may not run the script."""
     keys: list[Word] = []
     words: list[Word] = [now]
     for one in writers:

@@ -36,8 +36,8 @@ class ConsumerState(StrEnum):
 
     ACTIVE = "active"
     SILENT = "silent"
-    """The consumer was not seen for a minute, or for ``claim_after`` if that is shorter: it was stopped, killed,
-    or disconnected. Its entries will be claimed."""
+    """The consumer was not seen for a minute, or for ``claim_after`` if that is shorter: it was probably stopped,
+    killed or disconnected. Its entries will be claimed."""
     EXPIRED = "expired"
     """The consumer owns nothing and was not seen for a day, so it can be removed."""
     INTERNAL = "internal"
@@ -95,8 +95,8 @@ def _state(name: str, pending: int, idle_ms: int, unseen_ms: int, silent_ms: int
 
 
 def foreign_consumers(member: Member) -> Operation[list[ConsumerInfo]]:
-    """Return the consumers of the member's group that are not Headwater workers, without those that own
-    nothing and were not seen for a day. The list is empty if an ACL rule forbids XINFO."""
+    """Return the consumers of the member's group that are neither Headwater workers nor Spark queries, without
+    those that own nothing and were not seen for a day. The list is empty if an ACL rule forbids XINFO."""
     replies = yield [["XINFO", "CONSUMERS", member.stream, member.group]]
     if isinstance(replies[0], Refused):
         return []

@@ -39,7 +39,7 @@ class Leases(Protocol):
         """Return whether the owner has ended, so that nothing will stop the thread."""
 
     def ended(self, error: BaseException | None) -> None:
-        """Note that the thread ends without having been stopped."""
+        """Record that the thread ended without being stopped: by ``error``, or None if its owner has ended."""
 
 
 class LeaseThread:

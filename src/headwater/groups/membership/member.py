@@ -30,7 +30,7 @@ CLAIM_AFTER_FIELD = "claim_after_ms"
 
 SEEN_FIELD = "seen_at"
 """Field with the time when a worker of the group last started, in Unix milliseconds of the server. While workers run,
-the time of the group's backup shows it every two seconds (`backup_writer`)."""
+the time of the group's backup shows that they do, every two seconds (`backup_writer`)."""
 
 MARK_FIELD = "made"
 """Field with the group's *mark*, a random word that changes whenever a worker creates the group again."""
@@ -104,7 +104,7 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
     A new group begins after ``position``, by default with the first entry of the stream; ``$`` is the
     stream's last id. All workers of a group must use the same ``claim_after``. Otherwise a worker with a
     shorter value would claim entries that others still own. A different value in the group's settings is
-    replaced if no consumer was seen for that time; otherwise this raises `DeclarationError`.
+    replaced if no consumer was seen for as long as it states; otherwise this raises `DeclarationError`.
     """
     key = _settings(member)
     replies = yield [
@@ -168,7 +168,7 @@ def rejoin(
     The group continues at the position of the last backup (`group_backup`), and the backup's entries are
     pending again: delayed entries, and those of other workers, including dead ones. Without a backup the group
     continues just below the smallest unsettled id, or after ``seen`` if nothing is unsettled. It starts
-    from the beginning if the stream's last id is smaller, because the stream was deleted and written again.
+    from the beginning if the stream's last id is before that position: the stream was deleted and written again.
     """
     backup_key = group_backup_key(member.stream, member.group)
     replies = yield [
@@ -242,7 +242,7 @@ def _from_backup(
     handed_back: Collection[bytes],
 ) -> list[Command]:
     """Return the commands that restore pending entries for their former owners. Entries that this member
-    owned are left out, because it knows their current state."""
+    owned are left out, because it knows their state; those that it handed back are restored without an owner."""
     mine = {one[0] for one in unsettled}
     me = member.consumer.encode()
     commands: list[Command] = []
@@ -319,7 +319,7 @@ def _number(reply: Any) -> int:
 
 
 def _announce(member: Member, now: int | None) -> list[Command]:
-    """Return the commands that set ``claim_after`` if it is not set, and read the value."""
+    """Return the commands that record that a worker runs, set ``claim_after`` if it is not set, and read it."""
     key = _settings(member)
     commands: list[Command] = [["HSETNX", key, CLAIM_AFTER_FIELD, member.claim_after_ms]]
     if now is not None:

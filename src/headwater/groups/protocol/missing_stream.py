@@ -26,7 +26,7 @@ def partitions_of(stream: str) -> Operation[str]:
 def missing(stream: str) -> Operation[StreamMissing]:
     """Return the error for a stream that does not exist."""
     first = yield from partitions_of(stream)
-    advice = "look at the name and the address"
+    advice = "check the name and the address"
     if first:
         advice = f"it is split into partitions: name one of them, such as {first}"
     return StreamMissing(f"there is no stream {stream!r}: {advice}")
@@ -38,5 +38,7 @@ def of_stream(reply: Any, stream: str) -> Operation[Any]:
         if "no such key" in str(reply).lower():
             raise (yield from missing(stream))
         if reply.code == "WRONGTYPE":
-            raise StreamMissing(f"{stream!r} is not a stream: TYPE says what the key has")
+            raise StreamMissing(
+                f"{stream!r} is not a stream: the command TYPE shows what the key holds"
+            )
     return accepted(reply)

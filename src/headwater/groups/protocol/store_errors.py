@@ -7,9 +7,9 @@
     END         waiting does not help: the consumer ends with the error
 
 Rule 1. Waiting does not count as an attempt.
-Rule 2. After an error that is not in the table, reading, claiming and renewing wait, because they cannot be
+Rule 2. After an error reply that is not in the table, reading, claiming and renewing wait, because they cannot be
         given up. Settling and publishing fail. A worker that has not joined its group yet ends, because a
-        wrong configuration is more likely than an outage.
+        wrong configuration is more likely than an outage. Any other exception ends the consumer.
 """
 
 from __future__ import annotations

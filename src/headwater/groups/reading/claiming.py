@@ -119,7 +119,7 @@ class MemberReader:
 
     @property
     def passing(self) -> bool:
-        """True if more can be claimed now. In Lua a sweep takes several steps."""
+        """True if a claim in Lua is not complete: more can be claimed now, or its sweep has further steps."""
         return not self.member.able.verbs and (bool(self._place) or self._more)
 
     def poll(

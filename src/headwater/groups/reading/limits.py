@@ -1,10 +1,10 @@
 """Limits of a group across all its workers: the rate at which entries start, and the number that run at once.
 
-    RATES   per limited key a string, two times in microseconds of the server:
+    RATES   for each limited key, a string with two times in microseconds of the server:
                 ``run``: all tokens up to it are given away        ──▶ an entry that runs, now or very soon
                 ``line``: the entries in line are due up to it     ──▶ an entry that is parked until its turn
-    PLACES  per limited key a hash, id → consumer, of the entries that run, a list of those in line, and a hash of these; of
-            the group a hash of the keys with a line → how many places each has
+    PLACES  for each limited key, a hash id → consumer of the entries that run, a list of the entries in line, and
+            a hash of their ids; for the group, a hash of the limited keys with a line, key → number of places
 
 Rule 1. One script decides about all limits of an entry: it takes a token of each limit, or none at all.
 Rule 2. The tokens of a key come at regular times, and up to ``burst`` of them can be unused (the generic cell rate

@@ -50,7 +50,7 @@ class Record(NamedTuple):
     """The record of one message of a group."""
 
     excused: int = 0
-    """Number of deliveries that ended because their process died while other messages ran in it."""
+    """Number of excused deliveries (rule 1), including the forgiven ones (rule 4)."""
     alone_at: int = 0
     """The delivery count at which the message last began to run alone; 0 for never."""
     crashes: int = 0

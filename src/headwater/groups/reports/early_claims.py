@@ -32,7 +32,7 @@ def note_early(member: Member, ids: Sequence[bytes]) -> Operation[None]:
 
 
 def early_claims(stream: str, group: str) -> Operation[dict[str, int]]:
-    """Return entry id → number of early claims in the last hour."""
+    """Return entry id → number of early claims; an empty dict if none was counted in the last hour."""
     replies = yield [["HGETALL", early_claims_key(stream, group)]]
     if isinstance(replies[0], Refused):
         return {}

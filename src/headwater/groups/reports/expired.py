@@ -16,7 +16,7 @@ KEPT_MS = 3_600_000
 
 
 class ExpiredEntries(NamedTuple):
-    """Number of entries that expired, dropped or made dead letters, since a time in Unix milliseconds of the server."""
+    """Numbers of expired entries that were dropped or became dead letters since ``since_ms``, server time."""
 
     dropped: int = 0
     dead: int = 0

@@ -69,7 +69,7 @@ class PendingDelivery(NamedTuple):
     age_ms: int
     """Time since it was added to the stream, by its id."""
     idle_ms: int | None
-    """Time since it was delivered, claimed or renewed; None if it was released."""
+    """Time since it was delivered, claimed or renewed; None if it has no owner."""
     deliveries: int
     state: PendingState
     due_ms: int | None

@@ -61,7 +61,7 @@ class Replicas(NamedTuple):
 class Adding:
     """Entries to add in order, with the outcome of each.
 
-    With ``once``, an entry is added only if its name is new. With ``after_ms``, each entry is scheduled for that
+    With ``once``, an entry is added only if its name is new. With ``after_ms``, each entry is published after that
     delay. With ``replicas``, replicas confirm the entries that were added.
     """
 

@@ -1,7 +1,7 @@
-"""Writes, lists and deletes the records of dead letters. `replay` hands them back to their group.
+"""Writes, lists and deletes the records of dead letters. `replay` hands their entries back to the group.
 
-Rule. The settlement of an entry and its record are one step. So there is exactly one record, even if the
-worker dies.
+Rule. The settlement of an entry and its record are one step. So there is exactly one record, even if the worker
+dies. A record that cannot be added in that step (`settling.one_step`) is added before it, and may be added twice.
 """
 
 from __future__ import annotations

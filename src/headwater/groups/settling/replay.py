@@ -4,9 +4,9 @@ Rule 1. An entry that is still in its stream becomes pending in its own group ag
         0. Other groups, which have handled it, do not get it.
 Rule 2. An entry that is gone from its stream, or whose group is gone, can only be added again, and then every
         group of the stream gets it. It is added only if the stream has no other group, or the caller allows this.
-Rule 3. The record is deleted in the same step. The dead-letter stream is watched (WATCH) from before the reads
-        until this step, so two operators never replay a record twice. If the stream has changed, all is read
-        again. Reads and step need the same connection; a client with a pool has it if one thread uses it.
+Rule 3. The record is deleted in the same step, or after it if a cluster has it in another slot. The dead-letter
+        stream is watched (WATCH) from before the reads until this step, so two operators do not replay a record
+        twice. If it has changed, all is read again. Reads and step need one connection: use a pool in one thread.
 Rule 4. If an entry cannot be handed back, because the entry or its group is deleted at that moment, its record is
         added to the dead-letter stream again.
 """

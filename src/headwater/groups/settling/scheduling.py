@@ -67,7 +67,7 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 """Size of the published fields, in bytes, at which a batch of settlements is complete."""
 
 LATE_MS: Final = 1_000
-"""Minimum delay in milliseconds for the field that a message is late. Its expiry then counts from its due time."""
+"""Delay in milliseconds from which on a message gets ``hw.late``. Its expiry then counts from its due time."""
 
 AFTER_FIELD: Final = b"hw.after"
 MAXLEN_FIELD: Final = b"hw.maxlen"
@@ -158,7 +158,7 @@ def publish_due(member: Member, stream: str, found: Sequence[Delivered]) -> Oper
 
 
 def publish_by_script(member: Member, stream: str) -> Operation[tuple[bool, Handled]]:
-    """Publish due entries by a script, and delay new ones. Return whether there may be more to publish now.
+    """Publish due entries by a script, and delay new ones. Return whether more may be due now, and the result.
 
     This is for servers without Headwater's commands. No member owns an entry between two calls, so nothing has to
     be claimed if the process is killed. Raises what `publish_due` raises.

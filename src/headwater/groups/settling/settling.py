@@ -3,12 +3,12 @@
 Rule 1. Failures, dead letters and entries that are handed back are owner-checked: a former owner changes nothing.
         A success settles its entry as long as it is pending, regardless of its owner (``any_owner``). The first
         member to finish settles the entry, and the results of later ones are dropped.
-Rule 2. A settlement may be sent twice, because the second one changes nothing. So a batch whose reply was lost is
-        sent again. If it has results, which may be large, the store is first asked whether its entries are
-        still pending.
+Rule 2. A settlement may be sent twice: the second one changes nothing. So a batch whose reply was lost is sent
+        again. If it has results, which may be large, the store is first asked whether its entries are pending.
 Rule 3. Settlements share commands, but a failure of one does not undo another.
 Rule 4. A settlement of several entries with results is one step: if one entry cannot be settled, none is.
-        Without results, it settles the entries that can be settled.
+        Without results, it settles the entries that can be settled. Results that cannot be added in that step,
+        because a cluster has them in another slot or they are too long for Lua, are added before it.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def size_of(additions: Iterable[Addition]) -> int:
 
 class SettleOutcome(NamedTuple):
     """The outcome of a settlement. ``done`` is False if an entry could no longer be settled, or if the additions
-    failed with ``error``. Then nothing was changed."""
+    failed with ``error``. Then a settlement with additions has changed nothing (but see rule 4)."""
 
     done: bool
     added: Sequence[bytes] = ()
@@ -137,7 +137,7 @@ def settle(
     gone.
 
     ``unknown`` are entries that this member has tried to settle without getting a reply. If none of a settlement's
-    entries is pending any more, that attempt was successful.
+    entries is pending any more, that attempt counts as successful.
     """
     if not any(s.additions for s in settlements):
         return (yield from _in_one_step(member, settlements))

@@ -3,13 +3,13 @@
 Rule 1. `Files` has all operations of a file system that the journal needs. Data files are accessed in no
         other way.
 Rule 2. A file is created with its full size, so that later writes need no new space.
-Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`. If that
-        fails, fsync has failed: the directory is open from `lock` on, so no descriptor has to be opened.
-Rule 4. One process at a time locks a directory to write, or any number to read. Without `lock`, files are
-        opened for reading only. A child created by fork has no lock and writes nothing: its copies of the
+Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`. After `lock`,
+        which opens the directory, an error of `sync_directory` always means that fsync has failed.
+Rule 4. One process at a time locks a directory to write, or any number to read. Without `lock`, a file that is
+        read is opened for reading only. A child created by fork has no lock and writes nothing: its copies of the
         descriptors are closed as soon as it runs.
-Rule 5. Errors of the system are raised unchanged, as `OSError`; the journal interprets them. Only `lock`
-        raises errors about the directory as a whole: `StoreInUse`, `StoreUnusable`.
+Rule 5. Errors of the system are raised unchanged, as `OSError`; the journal interprets them. Only `lock` and
+        `lock_to_read` raise errors about the directory as a whole: `StoreInUse`, `StoreUnusable`.
 Rule 6. Only regular files are opened (`headwater.journal.disk.regular`); otherwise `StoreUnusable` is raised.
 """
 
@@ -52,7 +52,7 @@ from headwater.journal.disk.system import (
 )
 
 SLOW_FSYNC_SECONDS = 1.0
-"""An fsync that takes longer is logged, because `appendfsync everysec` may lose at most the last second."""
+"""An fsync that takes longer is logged, because `appendfsync everysec` should lose at most the last second."""
 _log = logging.getLogger("headwater.journal")
 
 _UNKNOWN_BYTES = 1 << 62
@@ -78,12 +78,12 @@ class Files(Protocol):
         ...
 
     def lock_to_read(self) -> None:
-        """Keep other processes from writing until `unlock`. Writes nothing; logs a warning if it may not lock.
-        Raises `StoreInUse` if a process has locked it to write, and `StoreUnusable` if it does not exist."""
+        """Keep other processes from writing until `unlock`. Writes nothing; logs a warning if it cannot lock.
+        Raises `StoreInUse` if a process writes there, and `StoreUnusable` if the directory cannot be read."""
         ...
 
     def unlock(self) -> None:
-        """Close every file and unlock the directory. Does nothing if it is not locked."""
+        """Close every file, and unlock the directory if it is locked."""
         ...
 
     def lock_images(self) -> None:
@@ -189,8 +189,8 @@ class DiskFiles:
     def lock(self) -> None:
         """Lock the directory.
 
-        Raises `StoreInUse`, which names the process that has locked it, and `StoreUnusable` if the directory
-        cannot be created or written.
+        Raises `StoreInUse`, with the id of the process that has locked it if that is known, and `StoreUnusable`
+        if the directory cannot be created, written or locked, or if every user may write to it.
         """
         self._refuse_after_fork()
         assert self._lock is None, "locked twice"

@@ -44,7 +44,7 @@ def in_use(directory: str, holder: str) -> StoreInUse:
 
 def lock_to_read(path: str, *, wait: bool) -> int | None:
     """Lock an existing file together with other readers. Return its descriptor; None after a warning if the file
-    is missing or may not be locked. If a writer has locked it, wait (``wait``) or raise `StoreInUse`."""
+    is missing or cannot be locked. If a writer has locked it, wait (``wait``) or raise `StoreInUse`."""
     try:
         lock = open_regular(path, os.O_RDONLY)
     except OSError as error:
@@ -69,7 +69,7 @@ def _say_unlocked(path: str, reason: str) -> None:
     if not os.access(directory / MANIFEST_NAME, os.R_OK):
         return  # this process cannot read a store there
     _log.warning(
-        "%s is read without a lock (%s: %s): no server may use the directory meanwhile",
+        "%s is read without a lock (%s: %s): make sure that no server uses the directory meanwhile",
         directory,
         name,
         reason,
@@ -101,7 +101,7 @@ def removable(path: str) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def held_for_backup(path: str) -> Iterator[None]:
-    """Keep a store from removing files, after a running removal. ``path`` is the path of the lock for backups."""
+    """Wait for a running removal, then keep the store from removing files. ``path`` is the backups' lock file."""
     lock = lock_to_read(path, wait=True)
     try:
         yield

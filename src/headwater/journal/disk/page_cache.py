@@ -1,4 +1,4 @@
-"""Reads bytes of a file that are in the page cache, without waiting for the disk: preadv2 with RWF_NOWAIT, in Linux.
+"""Reads bytes of a file that are in the page cache, without waiting for the disk: preadv2 with RWF_NOWAIT (Linux).
 
 Compiled modules import `read_cached` from ``page_cache_c.pxd``. That version keeps the GIL and reads into the bytes
 that it returns: a blob of a few KiB takes three quarters of the time. Plain Python uses the equivalent below.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 NOWAIT = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
-"""The flag; 0 if the system does not know it."""
+"""The flag RWF_NOWAIT; 0 if the system does not know it."""
 
 
 def read_cached(descriptor: int, offset: int, length: int) -> bytes | None:

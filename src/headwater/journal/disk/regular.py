@@ -1,4 +1,4 @@
-"""Opens data files: only regular files with a single name, never the target of a link.
+"""Opens data files: only regular files, never through a symbolic link, and for writing only with a single name.
 
 Rule 1. The last part of a path is never followed: a symbolic link in place of a data file is refused,
         wherever it points.
@@ -48,7 +48,7 @@ _REMEDIES = {
 def open_regular(path: str, flags: int) -> int:
     """Open the regular file ``path`` and return its descriptor. ``os.O_CREAT`` creates it if necessary.
 
-    Raises `StoreUnusable` if it is not a regular file, and `OSError` if it cannot be opened.
+    Raises `StoreUnusable` if it is not regular, or is opened to write and has hard links; otherwise `OSError`.
     """
     try:
         descriptor = os.open(path, flags | _ALWAYS, 0o600)
@@ -113,7 +113,7 @@ def check_link(directory: Path) -> None:
         directory.stat()
     except FileNotFoundError:
         raise StoreUnusable(
-            f"there is no directory {leads_to}, to which a link leads: {directory}. Check the path."
+            f"{directory} is a symbolic link to {leads_to}, which does not exist. Check the path."
         ) from None
 
 

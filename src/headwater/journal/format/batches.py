@@ -75,7 +75,7 @@ class JournalBatch(NamedTuple):
         return self.base + self.starts[index] - GROUP_HEADER_BYTES
 
     def until(self, at_ms: int) -> JournalBatch:
-        """Return the groups before the first one of a later time than ``at_ms``."""
+        """Return the groups before the first one whose time is after ``at_ms``."""
         later = (index for index, now_ms in enumerate(self.times) if now_ms > at_ms)
         first = next(later, len(self.times))
         return self._replace(

@@ -145,6 +145,6 @@ def poisoned(files: Files, name: str, error: BaseException) -> str:
     """Return the reason why nothing more is written after this error in file ``name``."""
     return (
         f"{files.path(name)} could not be written: {error!r}. Commands have run whose changes are not durable, "
-        "so no further command is answered. Check the disk and restart: acknowledged writes are in the "
-        "journal."
+        "so no further command is answered. Check the disk and restart: writes that were acknowledged as "
+        "durable are in the journal."
     )

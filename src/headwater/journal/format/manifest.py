@@ -112,8 +112,8 @@ def read_manifest(files: Files, name: str = MANIFEST_NAME) -> StoreManifest | No
     if data == UNFINISHED:
         where = files.path("").rstrip("/")
         raise StoreUnusable(
-            f"{where} is an unfinished copy: it is being made, or was interrupted. If no process makes it any more, "
-            "remove the directory and make the copy again"
+            f"{where} is an unfinished copy: it is being made, or was interrupted. If no process is writing it, "
+            "remove the directory and make the copy again."
         )
     return _Lines(files, name, bytes(data)).manifest()
 

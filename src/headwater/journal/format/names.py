@@ -11,7 +11,7 @@ from headwater.journal.format.failures import MANIFEST_NAME, missing_file
 from headwater.journal.format.records import BOUND_VERSION, FORMAT_VERSION, file_key
 
 TEMPORARY_SUFFIX = ".new"
-"""The suffix of a file that is being created. It is renamed when its header is durable."""
+"""The suffix of a file that is being created. It is removed from the name when the content is durable."""
 
 UNNEEDED_NAME = "unneeded"
 """The file that lists segments without references (`headwater.journal.images.retention`)."""

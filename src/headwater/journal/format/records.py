@@ -10,7 +10,7 @@
              └─────────────┴───────┴───────┴───┴──────────────────────────────┘
               0             64
 
-Rule 1. One command is one group, so a torn tail never contains half a command.
+Rule 1. A command, transaction or script is one group, so recovery never applies a part of it.
 Rule 2. The checksum covers turn, now_ms and facts. It starts with seed XOR length and therefore covers the
         length as well. The seed is a random number of the data directory that is in every file header:
         no client can send bytes that are valid as a record, and a file of another store is never
@@ -149,13 +149,13 @@ def seal_group(buffer: bytearray, mark: int, turn: int, now_ms: int, seed: int) 
 
 
 def group_at(buffer: bytearray | memoryview, offset: int) -> tuple[int, int, int]:
-    """Return turn, now_ms and end of the sealed group at ``offset`` of a buffer that this process wrote."""
+    """Return turn, now_ms and end of the sealed group at ``offset`` of a buffer. The group must be valid."""
     length, _checksum, turn, now_ms = _GROUP.unpack_from(buffer, offset)
     return turn, now_ms, offset + GROUP_HEADER_BYTES + length
 
 
 def file_key(number: int) -> int:
-    """Return the key that binds groups to file ``number``, which the functions here take as ``key``."""
+    """Return the key that binds groups to file ``number``: the argument ``key`` of this module's functions."""
     return place_mask(0, number)
 
 

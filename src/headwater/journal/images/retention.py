@@ -63,7 +63,7 @@ def began_ms(manifest: StoreManifest) -> int:
 
 def read_pasts(files: Files) -> list[StoreManifest]:
     """Return the pasts that are kept, oldest first, without the current MANIFEST. A damaged one is logged and left
-    out: earlier pasts do not need it, but only the journal, which exists from the oldest past on."""
+    out: earlier pasts need only the journal, which exists from the oldest past on."""
     found: list[StoreManifest] = []
     for number in past_numbers(files):
         name = past_name(number)
@@ -154,7 +154,7 @@ def examine_pasts(files: Files) -> tuple[list[StoreManifest], list[PastFlaw]]:
 
 
 def _unnamed(files: Files, flawed: set[int], known: list[StoreManifest]) -> list[PastFlaw]:
-    """Return the pasts that have files but no ``manifest-NNNNNN``. Pasts are removed oldest first."""
+    """Return a flaw for each past that has files but no ``manifest-NNNNNN``. Pasts are removed oldest first."""
     numbers = [*map(image_number, known)]
     kept = {one: image_name(one) for one in image_numbers(files) if one < numbers[-1]}
     journal = journal_numbers(files)[:1]
@@ -220,8 +220,8 @@ class Retention:
         self._pasts = None
 
     def note(self, manifest: StoreManifest) -> None:
-        """Keep this MANIFEST, which is about to be replaced. Its name is durable with the next MANIFEST. Does
-        nothing if ``keep_ms`` is 0. Raises `OSError`."""
+        """Keep a copy of this MANIFEST, which is about to be replaced. Its name is durable with the next one.
+        Does nothing if ``keep_ms`` is 0. Raises `OSError`."""
         if self.keep_ms:
             replace_file(self._files, past_name(image_number(manifest)), manifest.text())
             self.read_again()
@@ -295,7 +295,7 @@ def past_before(files: Files, at_ms: int) -> StoreManifest:
         )
     if not before:
         raise StoreUnusable(
-            f"{where} keeps nothing of {iso_time(at_ms)}: it begins with an image of {iso_time(began_ms(known[0]))}. "
+            f"{where} cannot be read as it was at {iso_time(at_ms)}: its history begins at {iso_time(began_ms(known[0]))}. "
             "Use an earlier backup; journal-retention says for how long a store keeps its journal"
         )
     return known[-1]._replace(image=before[-1].image, first=before[-1].first)

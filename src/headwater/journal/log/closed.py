@@ -62,7 +62,7 @@ def _header(files: Files, number: int, seed: int) -> JournalFile:
     except FileNotFoundError:
         raise _Damaged(files, JournalFile(number, 0))(0, "no file of this name") from None
     if header is None or (header.number, header.seed) != (number, seed):
-        raise _Damaged(files, JournalFile(number, 0))(0, "no header of this file of this store")
+        raise _Damaged(files, JournalFile(number, 0))(0, "no valid header of this file")
     if not 1 <= header.version <= FORMAT_VERSION:
         raise _Damaged(files, JournalFile(number, 0))(0, f"a file of format {header.version}")
     return JournalFile(number, header.size, header.version)

@@ -18,8 +18,8 @@ Rule 2. A file is fsynced before the next is written to. The first group after a
 Rule 3. The reserve: groups that `admits` accepts are written to allocated space, in this file or the
         next. The next file is created when this one is begun. `admits` allocates if the reserve is too
         small. If that fails, the write is refused; only this failure is ever retried.
-Rule 4. A failed write or fsync poisons the journal: every later call raises `NodePoisoned`. An fsync is
-        never repeated, because a second one would succeed without the data.
+Rule 4. A failed write or fsync poisons the journal: `admits`, `commit`, `rotate`, `use_image` and `set_policy`
+        then raise `NodePoisoned`. An fsync is never repeated: a second one would succeed without the data.
 Rule 5. Files are removed only after MANIFEST, durably, does not name them (`headwater.journal.images.catalog`).
 
 The file format is in `headwater.journal.format.records`; `headwater.journal.log.recovery` reads it.
@@ -57,7 +57,7 @@ from headwater.journal.log.writing import Writer
 
 class Journal:
     """A journal that is open for replay and then for writing, created by `open` only. Only the thread that holds
-    the node's lock may call it."""
+    the node's lock may call its methods, except `remove_replaced`."""
 
     seed: int
     """Part of every record's checksum: an argument of `records.seal_group`."""
@@ -298,11 +298,11 @@ class Journal:
         return catalog.rotation(writer.number, writer.turn, writer.now_ms)
 
     def _give_back(self, ended: Synced) -> None:
-        """Cut off the space after the records of a file that a rotation has ended. Before that, MANIFEST says
-        that the file has ended (recovery.py, rule 4)."""
+        """Cut off the space after the records of a file that a rotation has ended. Before that, save
+        the end in MANIFEST if MANIFEST names a file after the next one (recovery.py, rule 4)."""
         catalog, name = self.catalog, file_name(ended.number)
         if catalog.last > self._writer.number:
-            catalog.save_floor(ended)  # if there was a file after the next one already
+            catalog.save_floor(ended)  # writes MANIFEST only if it does not say this yet
         with contextlib.suppress(OSError):  # it only gives back unused space
             self.files.truncate(name, ended.offset)
             self.files.close(name)
@@ -323,8 +323,8 @@ class Journal:
     # --- policy, statistics, end ----------------------------------------------------------------
 
     def set_policy(self, policy: FsyncPolicy) -> None:
-        """Change ``appendfsync``. Groups written under the old policy are made durable first. So is the turn
-        that changes from ``always``: its earlier commands may have been reported as durable."""
+        """Change ``appendfsync``. Groups written under the old policy are made durable first. After ``always``,
+        the commit of this turn is still fsynced: its earlier commands may have been reported as durable."""
         self._check()
         try:
             self._flusher.stop()

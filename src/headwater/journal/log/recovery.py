@@ -62,10 +62,10 @@ class Recovery:
 
     The constructor reads names and headers. `batches` reads the groups, once, and sets the other attributes.
     Then `starting.repair` changes the files. The constructor and `batches` raise `JournalDamaged`, and
-    `StoreUnusable` for a format of a later version. An empty directory is an empty journal; ``seed`` is None.
+    `StoreUnusable` for a format of a later version. An empty directory is an empty journal; its ``seed`` is None.
 
         catalog                          the content of MANIFEST
-        groups, last_turn                of the engine's groups that were read
+        groups, last_turn                the number of the engine's groups that were read, and the last turn
         last_now_ms                      the latest time of any of them, and of the image
         cuts                             the tails that are cut off
         notes                            sentences for the log about anomalies that lose nothing
@@ -227,7 +227,7 @@ class Recovery:
             )
 
     def _note_short(self, file: JournalFile, content: Content) -> None:
-        """Note that the last file with records, whose end its own last record names, is short."""
+        """Add a note if the last file with records, the end of which its own last record names, is short."""
         size = content.size
         if size < file.size:
             self.notes.append(

@@ -108,7 +108,7 @@ class Reserve:
         """Make sure that file ``number``, the next, is ready and that MANIFEST names it. Return None, or the
         reason why that is not possible."""
         if not self._ready and self.make_next(number, 0) is not None:
-            # The file is small, and no space is left for an image, because it is created for that image.
+            # The file is small, and no space is kept free for the next image: the file is created for that image.
             reason = self._broken or self._catalog.broken or self._make(number, self._small, 0)
             if reason is not None:
                 return reason

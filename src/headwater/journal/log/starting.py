@@ -39,7 +39,7 @@ def begin(files: Files, recovery: Recovery, reserve: Reserve, writer: Writer, se
         writer.use(recovery.current, recovery.end)
         reserve.adopt(recovery.current, recovery.spares)
         if not reserve.reclaim(recovery.current):
-            # The file's space may not be allocated, so it counts as full.
+            # The file may have holes for which the disk has no space, so it counts as full.
             writer.size = 0
     writer.unrecorded_sync, writer.clean = _durable(recovery, writer), recovery.clean
     writer.turn, writer.now_ms = recovery.last_turn, recovery.last_now_ms
@@ -108,7 +108,7 @@ def repair(files: Files, recovery: Recovery) -> None:
 
 
 def _remove_damaged_spare(files: Files, recovery: Recovery) -> None:
-    """Remove a spare with a damaged header. If MANIFEST cannot be replaced, the spare stays to be replaced."""
+    """Remove a spare with a damaged header. Keep it if MANIFEST names it and cannot be replaced."""
     name, catalog = recovery.damaged_spare, recovery.catalog
     if name is None:
         return

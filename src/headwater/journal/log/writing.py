@@ -82,8 +82,8 @@ class Writer:
         self.unrecorded_sync = self.here()
 
     def leave(self) -> None:
-        """Write the record of the last fsync if the file gets no turn before another one is used. Otherwise no record
-        would name the end of the file before it, and recovery would miss the files after it."""
+        """Write the record of the last fsync if this file has no group when the next one is begun. Without it,
+        no record would name the end of the previous file, and recovery would not continue after that end."""
         synced = self.unrecorded_sync
         if self.end == FILE_HEADER_BYTES and synced is not None and synced.number < self.number:
             self._write_synced(synced)

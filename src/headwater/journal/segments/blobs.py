@@ -1,4 +1,4 @@
-"""The format of blobs: closed blocks of entries in a segment.
+"""The format of blobs: sealed blocks of entries in a segment.
 
     blob   ┌──────┬─────┬────────────┬──────┬────────────┬──────┬─────┬────────────┐
            │ head │ ids │ crc32c u32 │ body │ crc32c u32 │ head │ ids │ crc32c u32 │
@@ -10,8 +10,8 @@
     head   mark 4 bytes, copy u8 (1 or 2), codec u8, version u16, origin u32, entries u32, raw bytes u32,
            body bytes u32, ids bytes u32, first id u64 u64, last id u64 u64, crc32c u32; little-endian
 
-Rule 1. Ids and body are opaque here. The body consists of ``raw bytes`` bytes after compression by ``codec``,
-        in one or more parts (engine/bodies/sealed_block.py). The ids are the data about the entries that the
+Rule 1. Ids and body are opaque here. The body is ``raw bytes`` bytes of entries, compressed by ``codec`` in one
+        or more parts (engine/bodies/sealed_block.py). The ids are the data about the entries that the
         engine needs without their bodies.
 Rule 2. Each part has a separate checksum, and head and ids are stored twice: damage of one part affects no other.
 Rule 3. A checksum starts with seed XOR length, so it covers the length, and no client can send bytes that
@@ -60,7 +60,7 @@ assert HEAD_BYTES == _HEAD.size + CHECKSUM_BYTES
 
 
 class BlobDamaged(JournalDamaged):
-    """A part of a blob on disk is damaged: the entries of one id range cannot be read. All others can.
+    """A part of a blob on disk is damaged: the entries of one id range cannot be read. All other entries can.
 
     The text names the file, the offset, and stream and ids if they are known.
     """

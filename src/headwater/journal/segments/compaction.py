@@ -73,8 +73,8 @@ def compact(
 ) -> Compaction:
     """Copy the blobs at these places to the end of ``writer``, and make the copies durable.
 
-    ``pause`` waits for a number of seconds; an exception in it ends the compaction. Raises `OSError` only if
-    an fsync fails: then nothing was moved.
+    ``pause`` waits for a number of seconds; an exception in it ends the compaction. Raises `OSError` if an fsync
+    fails, or if a blob that may be intact cannot be read: then nothing was moved.
     """
     clock = clock if clock is not None else SystemClock()
     result = Compaction()

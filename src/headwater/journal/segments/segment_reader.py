@@ -93,7 +93,7 @@ class SegmentReader:
         )
 
     def flaws(self, place: BlobPlace) -> list[str]:
-        """Return a sentence for each damaged copy of the head and ids of a blob. One copy is enough to read it."""
+        """Return a sentence for each damaged copy of the head and ids of a blob. One copy is enough."""
         found = []
         for copy in (FIRST, SECOND):
             try:

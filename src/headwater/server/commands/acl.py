@@ -187,7 +187,7 @@ def _changes(session: Session, services: Services) -> AccessChanges:
 
 
 def _at_most(arguments: Arguments, count: int) -> None:
-    """Raise `CommandError` for more arguments; the command table has only the minimum."""
+    """Raise `CommandError` for more than ``count`` arguments; the command table declares only the minimum."""
     if arguments.count > count:
         raise wrong_arguments(arguments)
 

@@ -82,13 +82,13 @@ def command_getkeysandflags(call: Call, session: Session, services: Services) ->
 
 
 def _find_named(name: bytes) -> Command | None:
-    """Return the command ``xadd`` or the subcommand ``xgroup|create``, in any case; None if unknown."""
+    """Return a command (``xadd``) or subcommand (``xgroup|create``) by name, ignoring case; None if unknown."""
     return BY_FULL_NAME.get(name.lower().decode("latin-1"))
 
 
 def _keys_of(call: Call) -> tuple[Arguments, list[FoundKey]]:
-    """Return the request in the arguments of COMMAND GETKEYS, and its keys. Raises `CommandError` if it is
-    not a valid request or has no keys."""
+    """Return the request in the arguments of COMMAND GETKEYS, and its keys. Raises `CommandError` if the
+    request is invalid or its command does not take keys."""
     request = Arguments.of(*call.arguments.values(2))
     found = COMMANDS.get(request.token(0))
     if found is not None and found.subcommands and request.count > 1:
@@ -158,7 +158,7 @@ def _documented(one: Command) -> dict[str, object]:
 
 
 class _Arguments:
-    """The arguments of one command; its keys refer to its key specifications in order."""
+    """Describes the arguments of one command. Those that are keys refer to its key specifications in order."""
 
     def __init__(self, specs: int) -> None:
         self._specs = specs

@@ -133,7 +133,7 @@ def _checked_tls(changed: Config, names: set[str]) -> ssl.SSLContext | None:
 
 
 def _listen(services: Services, changed: Config, names: set[str]) -> None:
-    """Listen at a changed port or changed addresses. Raises `CommandError`."""
+    """Listen on the changed port or addresses. Raises `CommandError` if that fails."""
     for name, text in (("port", "Unable to listen on this port"), ("bind", "Failed to bind")):
         if name in names:
             if services.rebind is None:

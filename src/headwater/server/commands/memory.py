@@ -140,8 +140,8 @@ def memory_purge(call: Call, session: Session, services: Services) -> None:
 
 
 def _malloc_trim() -> Any:
-    """Return the C library's malloc_trim, or None; glibc has it."""
-    # Imported here: a server without MEMORY PURGE starts faster.
+    """Return the C library's malloc_trim; None if the library does not have one (glibc does)."""
+    # Imported here so that the server starts faster.
     import ctypes.util
 
     library = ctypes.util.find_library("c")

@@ -1,6 +1,6 @@
 """SAVE, BGSAVE, BGREWRITEAOF, which write an image of the store (services/storage/checkpoints.py), and LASTSAVE.
 
-The image is the same for all commands. SAVE waits for it, and blocks only its own client.
+All three write the same image. SAVE waits for it, and blocks only its own client if a helper writes it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def save(call: Call, session: Session, services: Services) -> Wait | None:
 
 
 def bgsave(call: Call, session: Session, services: Services) -> None:
-    """BGSAVE [SCHEDULE]: write an image in the background. SCHEDULE waits for one that is being written."""
+    """BGSAVE [SCHEDULE]: write an image in the background; with SCHEDULE, after one that is being written."""
     arguments = call.arguments
     if arguments.count > 2 or (arguments.count == 2 and arguments.token(1) != b"SCHEDULE"):
         raise CommandError(SYNTAX)

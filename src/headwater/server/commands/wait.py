@@ -12,7 +12,7 @@ from headwater.server.services.services import Services
 from headwater.server.session.session import Session
 
 WAITAOF_RECHECK_MS = 10
-"""Interval at which a blocked WAITAOF checks for the fsync, in milliseconds. It happens at most once a second."""
+"""Interval in ms at which a blocked WAITAOF checks for the fsync, which happens at most once a second."""
 
 
 def wait(call: Call, session: Session, services: Services) -> Wait | None:

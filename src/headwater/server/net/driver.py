@@ -3,8 +3,8 @@
 Rule 1. One turn serves all sockets that were ready, with one commit and one fsync.
 Rule 2. An error of a socket closes that connection only. An error of the node stops the server: the
         node's state may be wrong, the journal is not.
-Rule 3. `on_output` only queues bytes, since another thread may call it (an embedded client of the
-        same node). Only the driver's thread sends.
+Rule 3. `_on_output` only queues the connection, since another thread may call it (an embedded client of
+        the same node). Only the driver's thread sends.
 Rule 4. The node's lock is held while input is received, executed and answered: a turn in another
         thread may continue with a session's requests, which are offsets into the receive buffer.
 """
@@ -42,7 +42,7 @@ class Driver:
     """Runs turns and timers, enforces limits, and closes connections. Its subclasses in
     `headwater.server.net.loop` detect which sockets are ready.
 
-    Calls ``on_stop`` once: after SHUTDOWN, or after a failure of the node; `failure` is then its error.
+    Calls ``on_stop`` once: after SHUTDOWN, or after a failure of the node, whose error is then in `failure`.
     """
 
     def __init__(self, node: Node, *, on_stop: Callable[[], None]) -> None:

@@ -154,7 +154,7 @@ class Listener:
 def bind_all(config: Config, bound: Sequence[Listener] = ()) -> list[Listener]:
     """Bind every address of the configuration, except those that are ``bound``. With port 0 the system chooses a
     port, which is the same for all addresses and is stored in ``config.port``; if a TLS port is set, port 0 means
-    TLS only. Raises `ListenError`, in which case nothing but ``bound`` remains bound."""
+    no TCP without TLS. Raises `ListenError`, in which case nothing but ``bound`` remains bound."""
     listeners: list[Listener] = []
     try:
         if config.port or not config.tls_port:

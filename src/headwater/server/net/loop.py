@@ -60,7 +60,7 @@ class EpollLoop(Driver):
         self._found = new_words(array("Q"), 2 * MAX_EVENTS_PER_TURN)
         """Two words for each ready socket: descriptor and events."""
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        """Wakes the loop when another thread has released output."""
+        """Event descriptor that wakes the loop when another thread has released output."""
         self._epoll.register(self._waker, select.EPOLLIN)
         super().__init__(node, on_stop=on_stop)
         self._asyncio.add_reader(self._descriptor, self._on_ready)

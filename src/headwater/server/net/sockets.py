@@ -25,7 +25,7 @@ NO_TLS = b"-ERR this port does not speak TLS; connect without it, or to the port
 
 
 class ConnectionRejected(Exception):
-    """A client cannot be served. The message is the reason, which was sent to the client."""
+    """A client cannot be served, and was told so. The message is the reason for the log."""
 
 
 class Connection:
@@ -43,13 +43,13 @@ class Connection:
         self.closed = False
         """True if the connection is closed. Its descriptor may then be another client's."""
         self.handshaking = False
-        """True while a TLS handshake is in progress, during which nothing can be sent."""
+        """True until the TLS handshake is complete. Before that, no reply can be sent."""
         self.queued = False
-        """True if the driver knows that it has output to send or a connection to close."""
+        """True if the driver has queued this connection, to send its output or to close it."""
         self.writing = False
         """True if the loop waits until the socket accepts output."""
         self.unsent = 0
-        """Number of bytes in ``chunks`` after the last attempt to send."""
+        """Number of bytes that the socket had not taken after the last attempt to send."""
         self.over_soft_since = 0.0
         self.received = 0
         self.sent = 0
@@ -82,7 +82,7 @@ class Connection:
         return total
 
     def queue_released(self) -> None:
-        """Append the output that was released since the last call to the output that the socket has not taken."""
+        """Append the output that was released since the last call to ``chunks``."""
         if self.session.output.released:
             self._append(self.session.output.take())
 
@@ -96,7 +96,7 @@ class Connection:
         self.chunks = None
 
     def _send_released(self) -> int:
-        """Send released output directly. The rest that the socket does not take is queued."""
+        """Send released output directly, and queue what the socket does not take."""
         released = self.session.output.released
         size = len(released)
         if not size:

@@ -9,7 +9,7 @@ Rule 1. `receive` decrypts all that was received, except for an incomplete recor
         reports everything that can still be read.
 Rule 2. OpenSSL's own messages (its part of a handshake, an alert, a new key, a ticket) are sent in
         the same way and order as replies.
-Rule 3. Nothing is allocated for a client that has sent nothing: a silent connection costs a socket.
+Rule 3. The `SSLObject` is created when a client's first bytes arrive: a silent connection takes little memory.
 Rule 4. A client that cannot be served gets the reason in the form that it expects: an alert, or plain text. Then
         the socket stays open for a while, because a reset could overtake the reason.
 """
@@ -99,7 +99,7 @@ class TlsConnection(Connection):
         self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def _handshake(self) -> None:
-        """Continue the handshake. Returns when it is complete."""
+        """Continue the handshake. Raises `BlockingIOError` until it is complete."""
         assert self._tls is not None, "_start() creates it"
         try:
             self._tls.do_handshake()
@@ -148,7 +148,7 @@ class TlsConnection(Connection):
         return total
 
     def _encrypt(self) -> int:
-        """Encrypt the next chunks, but not more than a socket takes in one call."""
+        """Encrypt up to `TLS_AHEAD_BYTES` of the chunks. Return the number of bytes."""
         assert self._tls is not None, "_start() creates it"
         total = 0
         while self.chunks and total < TLS_AHEAD_BYTES:
@@ -169,7 +169,7 @@ class TlsConnection(Connection):
             self._encrypted = self._encrypted[self.socket.send(self._encrypted) :]
 
     def _try_flush(self) -> None:
-        """Send records as `_flush` does, but keep the rest. The next read or write reports errors."""
+        """Send records as `_flush` does, without raising errors: the next read or write reports them."""
         try:
             self._flush()
         except OSError:
@@ -197,7 +197,7 @@ class TlsConnection(Connection):
         self._closing = True
 
     def _refuse(self, reason: str) -> NoReturn:
-        """Send the alert that OpenSSL has queued, and read nothing more."""
+        """Send what OpenSSL has queued, such as an alert, and raise `ConnectionRejected`."""
         self._try_flush()
         self._send_close_notify()
         raise ConnectionRejected(reason) from None

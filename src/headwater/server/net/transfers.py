@@ -1,8 +1,8 @@
 """Receives from and sends to a socket, in one system call.
 
 Compiled modules use the functions in ``transfers_c.pxd``, which pass the socket's descriptor to the
-system. Plain Python uses the functions below, which call the socket object. The GIL is held during the call,
-because the server's sockets do not block.
+system, and hold the GIL during the call, because the server's sockets do not block. Plain Python uses the
+functions below, which call the socket object.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class BlockedClients:
         self.cold_reads = ColdReads()
         self.pause = offloading.pause
         self._waiters: dict[Session, Waiter] = {}
-        """The waiter of each blocked session, except those that wait for a job."""
+        """The waiter of each blocked session, except those that wait for a job or for blocks on disk."""
         self._keyspace = keyspace
         self._times = times
         self._records = records
@@ -97,7 +97,7 @@ class BlockedClients:
         return None if session in self._logins else self._waiters.get(session)
 
     def unblock(self, session: Session, *, error: bool) -> bool:
-        """End a wait as its timeout would, or with an error (CLIENT UNBLOCK). Return False if none exists."""
+        """End a wait as its timeout would, or with an error. Return False if ``session`` has none or is paused."""
         waiter = self.waiter_of(session)
         if waiter is None or session in self.pause:
             return False
@@ -169,7 +169,7 @@ class BlockedClients:
                 db.signal(key)
 
     def settle(self) -> bool:
-        """End the jobs that are done, also if the node is poisoned. Run again the commands whose blocks were read.
+        """End the jobs that are done, also if the node is poisoned. Resume the sessions whose blocks were read.
         Return True."""
         if self.offloading:
             for session in self.offloading.settle():
@@ -221,7 +221,7 @@ class BlockedClients:
                 done.add(alike)
 
     def _wake(self, value: Value | None, waiter: Waiter) -> bool:
-        """Run a waiter again if the value of its key concerns it. Return the result of `_run`."""
+        """Run a waiter again if the value may serve it. Return True if it wakes on the value but finds nothing."""
         wait = waiter.wait
         return wait.wakes_on(value) and (wait.finds_nothing(value) or self._run(waiter))
 
@@ -243,7 +243,7 @@ class BlockedClients:
         try:
             again = self._runner.run_again(session, waiter.wait.arguments)
         except NoRoom:
-            # No signal tells that the journal has room again, so it is checked from time to time.
+            # Nothing signals that the journal has room again, so it is checked from time to time.
             del session.output.outbox[mark:]
             refused = True
             self.waiting.recheck(waiter, call.now_ms + REFUSED_RECHECK_MS)

@@ -16,8 +16,8 @@ def describe(
     watches: Watches,
     running: bool = True,
 ) -> bytes:
-    """Return the fields of ``session``, in Redis's order. A field that does not apply here is 0. A request of the
-    client that is ``running`` counts as unread, as in Redis."""
+    """Return the fields of ``session``, in Redis's order. A field that does not apply here is 0 (``redir``: -1).
+    The bytes of a request that is ``running`` count as unread, as in Redis."""
     now = times.monotonic()
     queued = session.transaction.queue
     unsent = getattr(session.driver, "unsent", 0)

@@ -33,7 +33,7 @@ REST_S = 1.0
 
 NOTHING = "has changed nothing"
 WHOLE = "left no change incomplete"
-"""Statements of an internal error about changes."""
+"""Statements about changes in the message of an internal error."""
 
 
 class Faults:
@@ -88,7 +88,7 @@ class Faults:
 
 
 def fault_id(error: BaseException) -> str:
-    """Return eight digits that stand for the kind of ``error`` and the place that raised it.
+    """Return eight hexadecimal digits that stand for the kind of ``error`` and the place that raised it.
 
     >>> len(fault_id(IndexError("beyond the offsets")))
     8

@@ -1,16 +1,16 @@
 """Schedules Python's cyclic garbage collector in a server, and measures the delays that it causes.
 
-Reference counts free nearly everything. The collector searches the rest for cycles; a full collection
-visits every object of every key. It cannot be interrupted: with a million streams it takes seconds.
+Reference counting frees nearly everything; the collector frees reference cycles. A full collection visits
+every object of every key. It cannot be interrupted: with a million streams it takes seconds.
 
     starting    none; after the replay all objects are frozen, so that later collections skip them
     serving     young   after a number of new objects (CPython's own counters), a millisecond at most
-                recent  all objects that are not frozen, after some young collections; the rest is then
-                        frozen if visiting it took longer than `RECENT_SECONDS` allows
+                recent  all objects that are not frozen, after some young collections; those that remain
+                        are then frozen if that took longer than half of `RECENT_SECONDS`
                 full    also frozen objects, at a time when few requests would be delayed
 
-Rule 1. Automatic collections are young ones. Recent and full ones run between turns, never within
-        one.
+Rule 1. Automatic collections are young ones. Recent and full ones run between turns; only MEMORY PURGE
+        makes a full one within a turn.
 Rule 2. A full collection runs at most every `FULL_INTERVAL_SECONDS`, and only if it is expected to
         take less than `SHORT_SECONDS`, or to delay fewer than `MAX_DELAYED_REQUESTS` requests at
         the rate since the last check: with a million keys that means when the store is idle, with

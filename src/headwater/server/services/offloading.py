@@ -124,7 +124,7 @@ class Offloading:
         self._running: dict[Session, OffloadedJob] = {}
         self._thread: threading.Thread | None = None
         self.wake: Callable[[], None] | None = None
-        """Makes the driver call the node's `tick`; None without a driver. Thread-safe."""
+        """Thread-safe function that makes the driver run a tick of the node; None without a driver."""
 
     def __contains__(self, session: object) -> bool:
         return session in self._running

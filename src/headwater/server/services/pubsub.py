@@ -182,8 +182,8 @@ class PubSub:
         sharded: bool = False,
         executing: Session | None = None,
     ) -> int:
-        """Send ``message`` to all listeners and return their number. ``executing`` is the session whose
-        command publishes, if any (rule 2)."""
+        """Send ``message`` to all listeners. Return the number of their subscriptions that match. ``executing`` is
+        the session whose command publishes, if any (rule 2)."""
         count = 0
         listeners = (self.shard_channels if sharded else self.channels).get(channel)
         if listeners:

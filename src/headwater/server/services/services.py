@@ -56,7 +56,7 @@ class Services:
     stored."""
 
     rebind: Callable[[Config], None] | None = None
-    """Listens at the addresses of changed settings; None without listeners. Raises `ListenError`."""
+    """Function that listens on the addresses of changed settings; raises `ListenError`. None without listeners."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The state of a node: its ability to continue, and its work after a commit."""
+"""The state of a node: whether it loads, works, rests or stops, and what the end of a turn is to do."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _SEEN_BYTES = 32
 
 
 def end_delays(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Move delayed entries that are due to the released zone of their group."""
+    """Move due delayed entries to the released zone of their group."""
     while (at := keyspace.next_due()) is not None and at <= now_ms:
         group = keyspace.next_due_group()
         due = group.due(now_ms)
@@ -46,7 +46,7 @@ def expire_keys(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
     """Forget the idempotent ids that had expired at the last whole second. No reply waits for this change.
 
-    A call stops after `MAX_IIDS_A_SWEEP` ids, at the end of a producer. If the disk is full, the next attempt is a
+    A call stops after `MAX_IIDS_A_SWEEP` ids, before the next producer. If the disk is full, the next attempt is a
     second later.
     """
     deadlines = keyspace.iid_deadlines
@@ -69,7 +69,7 @@ def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 
 
 def record_seen(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
-    """Record the times at which consumers were seen, if nothing else changed; no reply waits (design rule 3)."""
+    """Record the seen times of consumers that no other fact has recorded; no reply waits (design rule 3)."""
     unseen = keyspace.unseen
     if unseen and records.admits(_SEEN_BYTES * sum(map(len, unseen.values()))):
         mark = records.begin()

@@ -112,7 +112,7 @@ class TurnClock:
         return (self._passed() + self._steady_ahead_ns) // _NS_A_MS
 
     def wall_now(self) -> int:
-        """Return the wall clock, in Unix ms, provided that it has not jumped within this turn."""
+        """Return wall-clock time, in Unix ms. A jump of the wall clock since the turn began has no effect yet."""
         return self.now() + self.wall.ahead_ms
 
     def monotonic(self) -> float:

@@ -3,7 +3,7 @@
 Rule 1. Waiters of a key are served in order of arrival. A waiter that is run again and still finds
         nothing retains its place and its deadline.
 Rule 2. Deadlines are monotonic times: setting the clock does not move them. A recheck (XREADGROUP
-        CLAIM) waits until a delivery has reached an age, so it is a steady time.
+        CLAIM) waits until a delivery has reached an age, so its time is a steady time.
 Rule 3. Waiters that wait for the same thing (readers of one group) share a queue.
 Rule 4. A waiter whose wait has ended (served, timed out, closed) may still be in the heaps. Such a waiter is not
         ``active`` and is skipped. A heap with more such waiters than active ones is cleaned.
@@ -24,7 +24,7 @@ from headwater.server.session.output import ClientMemory
 from headwater.server.session.session import Session
 
 _WAITER_BYTES, _ARGUMENT_BYTES, _WAITED_BYTES = 900, 16, 60
-"""Bytes per blocked client, and per argument of its request and key that it waits for, without their texts."""
+"""Bytes per blocked client, per argument of its request, and per key that it waits for, without their texts."""
 
 _KEY_BYTES, _QUEUE_BYTES = 360, 180
 """Bytes per key that clients wait for, and per queue of waiters."""
@@ -51,7 +51,7 @@ class Waiter:
 
 
 Alike = bytes | tuple[int, bytes] | None
-"""Identifies readers that wait for the same thing (`Wait.alike`); None for other waiters."""
+"""Identity of readers that wait for the same thing (`Wait.alike`); None for other waiters."""
 
 Queues = dict[Alike, dict[Waiter, int]]
 """The waiters of a key by `Alike`; under None, waiters with nothing in common. Each waiter has the

@@ -69,14 +69,14 @@ class Watches:
         watch.held_bytes = 0
 
     def broken(self, watch: Watch) -> bool:
-        """Return whether any of its keys was modified since it was added."""
+        """Return whether a key of ``watch`` was modified after it was added."""
         if not watch.keys:
             return False
         self._read_notes()
         return watch.broken
 
     def expired(self, watch: Watch, now_ms: int) -> bool:
-        """Return whether any of its keys has expired since it was added, and is not deleted yet."""
+        """Return whether a key of ``watch`` has expired after it was added, and is not deleted yet."""
         return any(
             place not in watch.stale and self._is_stale(place, now_ms) for place in watch.keys
         )

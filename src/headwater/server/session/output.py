@@ -49,7 +49,7 @@ class Output:
         """Numbers of bytes since the start. A commit counts ``released_bytes``; the code that sends the
         output counts ``taken_bytes``."""
         self.tail: ReplyTail | None = None
-        """The rest of a reply that is written in pieces; else None. Everything else follows it."""
+        """The rest of a reply that is written in pieces; else None. All later output follows it."""
         self.stalled = False
         """True if requests wait until the client has taken earlier replies."""
         self.changed = False
@@ -130,7 +130,7 @@ class Output:
         return self.pushes if executing or self.tail is not None else self.outbox
 
     def deliver_pushes(self) -> None:
-        """Append the messages of the current command after its reply."""
+        """Append the waiting messages to the outbox, unless the rest of a reply comes first."""
         if self.tail is None:
             self.outbox += self.pushes
             self.pushes.clear()

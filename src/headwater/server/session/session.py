@@ -62,7 +62,7 @@ class Session:
         self.postponed: Arguments | None = None
         """Request that CLIENT PAUSE or the wait for blocks on disk has delayed, or None. It runs before later ones."""
         self.driver: Any = None
-        """State of this session's driver, for the driver's own use."""
+        """The driver's object for this session, such as its `Connection`. CLIENT LIST shows its counters."""
 
     @property
     def last_command(self) -> str:

@@ -115,7 +115,7 @@ class Selector:
         return made
 
     def memory_bytes(self) -> int:
-        """Return the memory of the selector. The names of commands are those of the table."""
+        """Return the memory of the selector, without the names in ``allowed``, which the command table holds."""
         size = _SELECTOR_BYTES + getsizeof(self.allowed) + _texts_bytes(self.channels)
         size += getsizeof(self.patterns) + sampled(self.patterns.values(), KeyPattern.memory_bytes)
         size += getsizeof(self.command_rules) + sampled(self.command_rules, getsizeof)
@@ -174,7 +174,7 @@ def hash_of(password: bytes) -> bytes:
 
 
 class User:
-    """A user. A new one is off, has no password and no permissions.
+    """A user. A new one is off and has no password and, except for ``all_channels``, no permissions.
 
     >>> user = User(b"alice", all_channels=False)
     >>> user.describe()

@@ -13,7 +13,7 @@ def refuse_input(session: Session, error: Exception, services: Services) -> None
     if isinstance(error, ProtocolError):
         text = f"ERR {error}"
     else:
-        text = str(services.faults.refuse(error, "reading a request", changed=False))
+        text = str(services.faults.refuse(error, "a request", changed=False))
     session.output.reply.error(text)
     session.closing = True
     services.client_log.warning(

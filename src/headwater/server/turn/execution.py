@@ -6,8 +6,8 @@ Rule 1. The checks have Redis's order (server.c, processCommand): the client get
         check that fails.
 Rule 2. A command that cannot be queued makes its transaction fail, except MULTI and WATCH, which run
         inside a transaction only to return an error.
-Rule 3. EXEC, scripts and unblocked clients call `run_queued`, `run` and `run_again`, which skip these
-        checks.
+Rule 3. EXEC, scripts and unblocked clients call `run_queued`, `run` and `run_again`. Of these checks, only
+        that of the user's permissions is repeated.
 Rule 4. A command that needs blocks on disk waits for them outside the turn (cold_reads.py), unless it is part
         of EXEC or a script, was blocked, or is an embedded client's: then it reads them itself.
 """
@@ -62,7 +62,7 @@ class Execution(Runner):
         self._pause = services.blocked.pause
         self._pubsub = services.pubsub
         self.patient = False
-        """True if the current command may wait for the disk."""
+        """True if the current command, which was blocked or could not get its blocks, reads from disk itself."""
         self._memory = services.memory
 
     def execute(self, session: Session, arguments: Arguments) -> Wait | Job | ColdRead | None:

@@ -14,7 +14,7 @@ Rule 2. A command is one record group, and so are EXEC with all its commands, ea
 Rule 3. A failed commit, or an exception in the middle of a change, poisons the node: the turn's output is
         never released, the state is not read any more, and every later request gets that error as its
         reply. An exception before a change ends only its own command (services/faults.py).
-Rule 4. All methods require ``lock``; those that begin or end something acquire it themselves.
+Rule 4. All methods require ``lock``; those that open or close something or begin a turn acquire it themselves.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if not cython.compiled:  # compiled modules use clock.pxd
     from time import monotonic_ns as passed_ns
 
 SEEN_INTERVAL_S = 1.0
-"""Interval, in seconds, at which the times when consumers were seen become facts, if nothing else changed
+"""Interval, in seconds, at which seen times of consumers that no other fact has recorded become facts
 (design rule 3)."""
 
 
@@ -202,9 +202,9 @@ class Node:
         return None if deadline == inf else max(deadline, rests_until)
 
     def next_event(self) -> float:
-        """Return the monotonic time of the next event: a key expires, a delay ends, an entry becomes claimable.
-
-        Infinity without one. Unlike `next_deadline`, this leaves out waits that end without a reply, and upkeep.
+        """Return the monotonic time of the next event; infinity without one. Events: a key or iid expires, a delay
+        or CLIENT PAUSE ends, an entry becomes claimable. Unlike `next_deadline`, this leaves out the timeouts of
+        blocked clients, and other upkeep.
         """
         waiting, until = self.blocked.waiting, self.blocked.pause.until
         at_ms = self.keyspace.next_event_ms(self._deletes_expired())
@@ -322,7 +322,7 @@ class Node:
     def _refuse(self, session: Session, error: Exception) -> None:
         """Reply to a command that ``error`` ended before it ran. Raises any other error: the node is poisoned."""
         changed = self.records.is_open or not self._preparing
-        refusal = self.services.faults.refuse(error, "what precedes a command", changed=changed)
+        refusal = self.services.faults.refuse(error, "the work before a command", changed=changed)
         session.output.reply.error(str(refusal))
 
     def _drain_resumed(self) -> None:

@@ -37,7 +37,7 @@ from headwater.spark.decoding.page import Page
 from headwater.spark.decoding.rows import RowBuilder
 
 GROUP_ENTRIES: Final = 128 * 1024
-"""Number of entries at which a row group is written. A reader reads one group to find an id, and can skip any."""
+"""Number of entries at which a row group is written. A reader finds an id in one group and skips the others."""
 
 GROUP_BYTES: Final = 64 * 1024 * 1024
 """Number of bytes in memory at which a row group is written, even with fewer entries."""

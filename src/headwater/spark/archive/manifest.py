@@ -56,7 +56,7 @@ LIST_FILES: Final = 100
 
 _FORMAT: Final = 2
 _FORMATS: Final = {1, 2}
-"""The formats that can be read. Format 1 does not have lists and levels; replacing the manifest converts it."""
+"""The formats that can be read. Format 1 does not have lists or levels; replacing the manifest writes format 2."""
 
 _LISTS_KEPT: Final = 64
 _LONGEST_NAME: Final = 200

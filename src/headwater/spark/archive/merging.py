@@ -29,7 +29,7 @@ FAN: Final = 10
 """Number of segments of a level that are merged. A larger number leaves more files, a smaller one writes more."""
 
 MOST_SEGMENTS: Final = 100
-"""Maximum number of segments merged in one step, whose work a kill loses. An archive of format 1 may have many."""
+"""Maximum number of segments merged in one step, which a kill undoes. An archive of format 1 may have many."""
 
 MOST_FILES: Final = 1000
 """Maximum number of files of a segment that is merged again, so that merging handles a limited number of names."""
@@ -56,7 +56,7 @@ Run = Callable[[Sequence[MergeTask]], list[Merged]]
 
 
 def due(segments: Sequence[Segment]) -> slice | None:
-    """Return the segments to merge into one, of those at the end with the same level; None if fewer than `FAN`."""
+    """Return the last segments of one level, schema and codec, which are merged; None if fewer than `FAN`."""
     if not segments:
         return None
     last = segments[-1]
@@ -112,7 +112,7 @@ def _merged(files: Sequence[ArchiveFile], directory: Path, run: Run) -> list[Arc
 
 
 def _groups(files: Sequence[ArchiveFile]) -> Iterator[tuple[ArchiveFile, ...]]:
-    """Yield ``files`` in groups to merge. A group is of one day and up to `FILE_BYTES`; a large file is alone."""
+    """Yield ``files`` in groups to merge, each of one day and at most `FILE_BYTES`; a large file is alone."""
     for _day, of_day in groupby(files, key=lambda file: file.day):
         group: list[ArchiveFile] = []
         size = 0

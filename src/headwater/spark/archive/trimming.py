@@ -4,7 +4,7 @@ An entry is trimmed when all of these conditions hold:
 
     archive     the manifest is on disk and names the entry
     groups      the entry was delivered to each group, and the group has settled it
-    queries     each query in log mode has committed the entry (core/queries.py)
+    queries     each query in log mode that is not forgotten has committed the entry (core/queries.py)
     `keep_ms`   has passed since the milliseconds of the entry's id, by the server's clock
 
 The bound is the smallest id that is still needed; `Hold` names its reader. The trim is XTRIM MINID = bound
@@ -44,7 +44,7 @@ class Trimming(NamedTuple):
     """Options of a trim: entries to keep although no reader needs them, and queries to ignore.
 
     Entries younger than ``keep_ms`` are kept. A query that has not renewed its line for
-    ``forget_queries_after_ms`` is ignored; if it is None, every query counts.
+    ``forget_queries_after_ms`` is ignored; if that limit is None, every query counts.
     """
 
     keep_ms: int = 0
@@ -146,7 +146,7 @@ class Trimmer:
             name = repr(as_text(values["name"]))
             delivered = StreamID.parse(values["last-delivered-id"])
             yield Hold(_next(delivered), f"group {name}, to which it was not delivered")
-            # A bytes name, because redis-py converts the reply if the command's name is a str.
+            # A bytes name: for a str, redis-py would turn the reply into objects of its own.
             count, smallest, *_ = self._store.ask(b"XPENDING", stream, values["name"])
             if count:
                 yield Hold(StreamID.parse(smallest), f"group {name}, in which it is pending")

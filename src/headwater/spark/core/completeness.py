@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 
 
 def was_set_back(position: Position, state: StreamState | None) -> bool:
-    """Return whether the key is gone or its last id is before ``position``."""
+    """Return whether the stream ends before ``position``. A missing key counts as an empty stream."""
     return position != BEGINNING if state is None else state.last_id < position.id
 
 

@@ -1,8 +1,8 @@
 """Connects to the store, and waits a limited time when the connection is lost.
 
-Rule 1. A command that failed because of a lost connection is repeated for up to `PATIENCE_SECONDS`. After that
-        `Disconnected` is raised, with the url but without its password. Every function that `patiently` calls must
-        be safe to run twice.
+Rule 1. A command that failed because of a lost connection is repeated for up to `PATIENCE_SECONDS`, on a cluster
+        `CLUSTER_PATIENCE_SECONDS`. After that `Disconnected` is raised, with the url but without its password.
+        Every function that `patiently` calls must be safe to run twice.
 Rule 2. All connections use RESP2: every server sends the same replies, and no push messages arrive between the
         pages that an executor reads.
 Rule 3. A cluster's client follows moved slots by itself. The client of `connect_to_owner` is connected to one node

@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(lock: Path, error: Callable[[str], HeadwaterError]) -> Iterator[None]:
-    """Lock the file ``lock``, created if missing. If another process has the lock, raise ``error`` of its id."""
+    """Lock the file ``lock``, created if missing. If another process has the lock, raise ``error(its id)``."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     number = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -1,6 +1,6 @@
 """The column that holds an entry's fields exactly, so that the sink writes the same fields that the source reads.
 
-A map of strings is not exact: it drops values that are not UTF-8, and keeps one of several fields with one name.
+A map of strings is not exact: it drops values that are not UTF-8, and all but one of the fields with one name.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _SHARE: Final = 4
 
 class IdlePauses:
     """Delays each poll that follows a poll without a result: first by 5 ms, then twice as long each time, up to
-    `LONGEST_PAUSE_S`. A delay is at least four times the duration of the last poll, but at most a second then.
+    `LONGEST_PAUSE_S`. After a slow poll, the delay is four times the poll's duration, but at most a second.
 
     >>> now, slept = 0.0, []
     >>> pauses = IdlePauses(clock=lambda: now, sleep=slept.append)

@@ -124,7 +124,7 @@ def streams(name: str, text: str | None) -> tuple[tuple[str, ...], StreamPattern
 def of_each(
     name: str, text: str, read: Reader, streams: tuple[str, ...]
 ) -> tuple[Any, dict[str, Any]]:
-    """Parse one value for all streams, or a JSON object with a value by stream. The other result is None or {}."""
+    """Parse one value for all streams, or a JSON object of stream to value. Return both: one is None or empty."""
     if not text.lstrip().startswith("{"):
         return read(name, text), {}
     each = _json(text)
@@ -163,7 +163,7 @@ def starting_time(name: str, text: str) -> StreamID:
 
 
 def ending_time(name: str, text: str) -> StreamID:
-    """Return the last possible id before the moment, so one day's end is the beginning of the next day."""
+    """Return the last possible id before the moment. The same time can end one read and begin the next."""
     return StreamID(*id_before(_milliseconds(name, text), 0))
 
 
@@ -195,7 +195,9 @@ def _milliseconds(name: str, text: str) -> int:
         aware = time if time.tzinfo else time.replace(tzinfo=dt.UTC)
         moment = (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
     if not MIN_ID.ms < moment <= MAX_ID.ms:
-        raise DeclarationError(f"{name}: {text!r} is before 1970 or too late for an entry id")
+        raise DeclarationError(
+            f"{name}: {text!r} is not after 1970-01-01T00:00:00Z, or is too late for an entry id"
+        )
     return moment
 
 

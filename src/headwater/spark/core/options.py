@@ -1,7 +1,7 @@
 """The options of ``spark.read.format("headwater")``, checked before any connection is made.
 
-Rule 1. An unknown option raises an error that names the nearest known one. An option that has no effect
-        together with the others also raises an error, because its author expects an effect.
+Rule 1. An unknown option raises an error that names the nearest known one. Options that exclude each other, and
+        an option without another that it needs, raise an error too, because their author expects an effect.
 Rule 2. The url may contain a password, so no message here shows the password: see `redacted`.
 Rule 3. This module imports neither pyspark nor redis: `headwater pipeline` uses it before Spark starts.
 """
@@ -37,9 +37,9 @@ class GroupOptions:
 class SourceOptions:
     """The parsed options of one source; the fields are the options of `OPTIONS`.
 
-    Either ``streams`` names the streams, or ``pattern`` matches them. ``starting`` and
-    ``ending`` are one place for all streams, or a mapping with a place for each named stream. If
-    ``group`` is None, the source reads in log mode.
+    Either ``streams`` names the streams, or ``pattern`` matches them. ``starting`` and ``ending`` are one
+    place for all streams, or a mapping of stream to place, in which streams with the default place may be
+    missing. If ``group`` is None, the source reads in log mode.
     """
 
     url: str

@@ -1,7 +1,7 @@
 """The client that planning uses. It transfers no entry bodies, except the first and last entry that XINFO
 STREAM returns.
 
-Rule 1. All commands are reads, so one that failed because of a lost connection is repeated (connection.py).
+Rule 1. All commands are safe to repeat: one that failed because of a lost connection is repeated (connection.py).
 Rule 2. On a cluster, requests about a stream are sent to the node that owns it, and a search asks all primaries.
 """
 
@@ -77,7 +77,7 @@ class SourceStore:
     def ask_together(self, *commands: Command) -> list[Any]:
         """Return the replies to commands that run in one MULTI, so that all see the same state.
 
-        The reply to a command that fails is its error.
+        The reply to a command that fails is its error. A cluster runs the commands one after another.
         """
         return self._pipelined(commands, transaction=True)
 

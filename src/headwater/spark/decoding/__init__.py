@@ -10,5 +10,5 @@ codecs                   reads the columns' texts from an entry, for each codec
 casting, numbers         convert texts to typed values; numbers is compiled
 nested                   reads the columns of a message, with structs, arrays and maps
 rows                     assembles columns into record batches
-gc_freeze, uncompiled    an executor's garbage collector, and its warning
+unknown, merging         find attributes without a column; merge small batches
 """

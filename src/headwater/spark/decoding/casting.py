@@ -286,7 +286,7 @@ def _times(text: pa.Array) -> pa.Array:
 
 
 def _as_arrow_reads(text: pa.Array) -> pa.Array:
-    """Return times in a form that Arrow accepts: without nanoseconds, commas, small letters and names of zones."""
+    """Return times in a form that Arrow accepts: without nanoseconds, commas, lowercase letters or zone names."""
     if not pc.all(pc.match_substring_regex(text, _TIME)).as_py():
         return text
     text = pc.replace_substring_regex(text, r"\[.*", "")

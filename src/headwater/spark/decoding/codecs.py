@@ -114,7 +114,7 @@ class Documents:
 
 
 def cut(value: bytes) -> str:
-    """Return a value in the form for error messages: recognisable, but too short to reveal a document."""
+    """Return a value in the form for error messages: quoted, and cut to `SHOWN` characters."""
     shown = value.decode("utf-8", "backslashreplace")
     return repr(shown if len(shown) <= SHOWN else shown[:SHOWN] + "…")
 

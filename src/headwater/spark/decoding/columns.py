@@ -1,14 +1,14 @@
 """Defines the columns of a row, and the source of each.
 
 Without a schema, the columns are the entry's stream, id, timestamp, and its fields as a map. With a schema,
-there is a column of the declared type for each field of the message, and any of these:
+each column is a field of the message, read as the declared type, or one of these:
 
     stream string        the stream's name
     id string            the entry's id
     timestamp timestamp  the id's milliseconds; null, and the row is bad, after the year 9999
     fields map<…>        the raw fields, values as string or binary
     entry array<struct<name binary, value binary>>   all fields unchanged, for writing them again
-    _rescued string      the raw fields as JSON if a value did not fit its column; else null
+    _rescued string      as JSON, the raw fields if a value did not fit, or attributes without a column; else null
     _delivery_count int  in group mode: the number of the entry's deliveries, including this one
     _consumer string     in group mode: the consumer to which the entry was delivered
 

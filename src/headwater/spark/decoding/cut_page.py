@@ -15,8 +15,8 @@ from headwater.spark.decoding.page import Page, Pairs
 class CutPage(Page):
     """The entries of a complete reply.
 
-    A page holds the reply's bytes and copies requested columns from them. Lists of ids and fields are made only if
-    an error message shows an entry.
+    A page holds the reply's bytes and copies requested columns from them. Lists of ids and fields are made only on
+    demand, for example if an error message shows an entry.
     """
 
     def __init__(self, reply: ReplyCutter) -> None:

@@ -61,7 +61,7 @@ T = TypeVar("T")
 Reader = Callable[[pa.BinaryArray], tuple[pa.Array, Misfits]]
 Texts = Sequence[bytes | None]
 Reading = Literal["moment", "string", "other"]
-"""The kind of column for which a JSON value is read, as far as the value's text depends on it."""
+"""The kinds of columns for which the text of the same JSON value differs."""
 
 QUOTE: Final = 0x22
 MISFIT: Final = b"\xff"
@@ -102,7 +102,7 @@ def reader_of(type_: DataType, *, base64: bool = False, formats: Formats = NO_FO
 
 
 def reading_of(type_: DataType, formats: Formats = NO_FORMATS) -> Reading:
-    """Return the kind of reading that makes a JSON value text for a column of ``type_``."""
+    """Return the `Reading` with which a JSON value becomes text for a column of ``type_``."""
     if isinstance(type_, TimestampType) and formats.own is None:
         return "moment"
     return "string" if isinstance(type_, StringType) else "other"

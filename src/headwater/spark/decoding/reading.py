@@ -161,8 +161,8 @@ def _following(asked: Request, page: Page, weight: int) -> Request | None:
 
 # --- executors without the compiled modules -------------------------------------------------------
 #
-# ``--py-files`` ships a zip, from which extension modules cannot be imported. There is no warning if HEADWATER_PURE is
-# set, because then it is intended, nor for few rows.
+# ``--py-files`` ships a zip, from which extension modules cannot be imported. There is no warning for few rows, or
+# with HEADWATER_PURE=1, which requests plain Python.
 
 
 ROWS_WORTH_A_WORD: Final = 100_000

@@ -39,7 +39,7 @@ MOST_RUNS: Final = 10_000
 """Maximum number of runs in a batch. Replies of large entries make many short runs."""
 
 MOST_ENTRIES: Final = 1_000_000
-"""Maximum number of entries in a batch. The driver holds and renews their ids, which take 100 MB."""
+"""Maximum number of entries in a batch. The driver holds their ids, 100 MB, and renews their leases."""
 
 FEW_STREAMS: Final = 10
 GLANCED_TOGETHER: Final = 100
@@ -53,7 +53,7 @@ PAGE_BYTES: Final = 8 * 1024 * 1024
 """The target size of one reply in bytes. A page of large entries has fewer entries."""
 
 BURIED_AGAIN_MS: Final = 60_000
-"""Time until an entry that the dead-letter stream did not accept is buried again, in milliseconds."""
+"""Delay of an entry that the dead-letter stream did not accept, before burying it is tried again, in ms."""
 
 
 @dataclass

@@ -102,7 +102,7 @@ class LeaseRenewer:
         return self._seconds
 
     def owner_is_gone(self) -> bool:
-        """Return whether Spark's driver, which started this process, was killed."""
+        """Return whether Spark's driver, which started this process, has ended."""
         return os.getppid() != self._parent
 
     def ended(self, error: BaseException | None) -> None:

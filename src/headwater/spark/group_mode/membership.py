@@ -220,7 +220,7 @@ class Membership:
         return None if session is None or session.seen is None else StreamID.parse(session.seen)
 
     def owned_of(self, stream: str, portion: Portion) -> list[bytes]:
-        """Return the ids of ``portion`` that this query owns, for a portion that another process fetched."""
+        """Return the single ids of another process's ``portion``, and the ids in its runs that this query owns."""
         ids = [str(id_).encode() for id_ in portion.singles]
         for part in portion.runs:
             start, end = str(part.first).encode(), str(part.last).encode()

@@ -30,7 +30,7 @@ return redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3))
 """)
 
 LONGEST_LEASE_MS: Final = 10_000
-"""Maximum length of a lease, which a query has to wait if its predecessor was killed together with the machine."""
+"""Maximum length of a lease. A query waits for its end if its predecessor did not release the name."""
 
 SHORTEST_LEASE_MS: Final = 1_000
 _GRACE_SECONDS: Final = 0.2

@@ -7,7 +7,7 @@ Rule 1. A *run* is the contents of one reply to ``>``: neighbouring entries, ide
         and the number of entries. Ids only grow, so no entry can appear between the ends later, and entries
         that are missing when the run is read were removed. All other entries are named singly, with their
         delivery counts.
-Rule 2. No two batches have the same offset, because ``batch`` counts. Spark interprets an equal offset as
+Rule 2. No two batches have the same offset, because ``batch`` counts up. Spark interprets an equal offset as
         "nothing new", but the same entries may be delivered again after a group was recreated.
 Rule 3. ``seen`` is the greatest id that was ever delivered as a new entry. A group that vanished is
         recreated at that id.

@@ -136,7 +136,7 @@ def _chunks(part: Listed, allowance: Callable[[], int]) -> Iterator[list[_Wanted
 def _fetch(client: redis.Redis, stream: str, wanted: list[_Wanted]) -> list[Any]:
     pipeline: Any = client.pipeline(transaction=False)
     for one in wanted:
-        # A bytes name, because redis-py converts the reply if the command's name is a str.
+        # A bytes name: for a str, redis-py would turn the reply into objects of its own.
         pipeline.execute_command(
             b"XRANGE", stream, str(one.first), str(one.last), "COUNT", one.count + 1
         )

@@ -5,7 +5,7 @@ query ends, the entries of its last batch therefore stay pending until the query
 and handles them again. `settle_committed` finds the last committed batch in the checkpoint and settles it.
 
 Rule 1. Only a batch in the commit log is settled. A batch that was planned but not committed is replayed.
-Rule 2. Settlements are owner-checked, so a batch may be settled twice, and while the query runs again.
+Rule 2. Settlements are owner-checked, so it is safe to settle a batch twice, or while the query runs again.
 Rule 3. The checkpoint is read as text and JSON with size limits, and all of its contents are validated.
 """
 

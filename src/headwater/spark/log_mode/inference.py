@@ -2,11 +2,11 @@
 
 Rule 1. The same streams give the same schema: the sample depends only on their contents, and the columns
         have the order in which they first occur in the sample.
-Rule 2. A type is chosen only if the decoder reads every sampled value unchanged as that type. Later values that do
+Rule 2. A type is chosen only if the decoder reads every sampled value unchanged as that type. Other values that do
         not fit are bad values, so with ``mode=permissive`` the columns include ``_rescued``.
 
 The sample has up to ``samplingEntries`` entries of each stream. The part of a stream that the batch would read is
-split into ten parts, as into partitions, and the first entries of each part are sampled.
+split into up to ten parts, as into partitions, and the first entries of each part are sampled.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MOST_COLUMNS: Final = 1000
 """Maximum number of different fields in the sample."""
 
 _OWN: Final = ("stream", "id", "timestamp", "fields", "_rescued", "_delivery_count", "_consumer")
-"""Names that are never columns for the message's own fields."""
+"""Names of the source's own columns, which are never columns for sampled fields."""
 
 
 def inferred_schema(options: SourceOptions) -> StructType:
@@ -100,13 +100,13 @@ def _sample(options: SourceOptions) -> Page:
 def _entries(
     options: SourceOptions, store: SourceStore, plans: Planner, stream: str, span: ReadSpan
 ) -> Iterable[tuple[bytes, list[bytes]]]:
-    """Yield the sampled entries of one stream: ids, and names and values in turn."""
+    """Yield the sampled entries of one stream: an id, and a list of names and values in turn."""
     weight = store.entry_sizes({stream: span.entries})[stream]
     wanted = max(1, min(options.sampling_entries, _MOST_BYTES // weight))
     parts = plans.cut(stream, span, min(_PARTS, wanted)).parts
     for place, (ids, _count) in enumerate(parts):
         count = wanted * (place + 1) // len(parts) - wanted * place // len(parts)
-        # A bytes name, because redis-py converts the reply if the command's name is a str.
+        # A bytes name: for a str, redis-py would turn the reply into objects of its own.
         yield from store.ask(b"XRANGE", stream, str(ids.start), str(ids.end), "COUNT", count)
 
 

@@ -1,4 +1,4 @@
-"""The offset of a query, which names for each stream the part that the offset's batch has read.
+"""The offset of a query, which names for each stream the part that the offset's batch reads.
 
 An end offset describes its batch completely. ``from`` and ``to`` are the ids between which the batch reads
 (``from`` excluded, ``to`` included). ``added_from`` and ``added_to`` are the numbers of entries that had

@@ -1,4 +1,4 @@
-"""Recognises, with one request, that the streams have not changed since a poll that found no entries.
+"""Recognises, by counters alone, that the streams have not changed since a poll that found no entries.
 
 A full poll takes some 20 µs for each stream. An idle query polls ten times a second.
 """

@@ -195,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._backend.read_task(partition)
 
     def stop(self) -> None:
-        """Close the connection. Nothing else depends on this call (see the module's docstring)."""
+        """Close the connection. Correctness does not depend on this call (see the module's docstring)."""
         if self._store is not None:
             self._store.close()
             self._store = self._planner = None
@@ -420,7 +420,7 @@ def allowances(
     size: int | None,
     weigh: Callable[[Sequence[str]], Mapping[str, int]],
 ) -> dict[str, int]:
-    """Return the number of entries of each stream that a batch may take; earlier streams have priority.
+    """Return the number of entries that a batch may take from each stream, divided evenly as in `shares`.
 
     ``entries`` and ``size`` (bytes) limit the whole batch; None means unlimited. ``weigh`` returns the bytes per
     entry by stream, and is called only if there is a ``size``.

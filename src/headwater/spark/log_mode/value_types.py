@@ -5,7 +5,7 @@ MessagePack) have types. If the types of the values differ, the column is a stri
 
     text of a field                                       type
     true, false                                           boolean
-    17, -3, but not 007, +5 (they would lose digits)      bigint; decimal(38, 0) beyond 64 bits, text beyond 38 digits
+    17, -3, but not 007, +5 (they would change)           bigint, decimal(38, 0) or, for more digits, string
     1.5, 2e9                                              double, if it keeps all digits of every value
     2013-01-31                                            date
     2013-01-31T23:00:00Z                                  timestamp; text if it has parts of a microsecond
@@ -134,7 +134,7 @@ def type_of_values(values: Sequence[Any]) -> DataType:
 
 
 def _common(values: Sequence[Any], depth: int) -> DataType:
-    """Return the common type of values in a document, where any string is a string. Raises `Differs`."""
+    """Return the common type of a document's values; strings are not examined for dates. Raises `Differs`."""
     if depth > _MOST_NESTED:
         raise Differs
     present = [value for value in values if value is not None]

@@ -57,7 +57,7 @@ def run_archive(
 
 
 def archive_status(archive: Archive) -> list[ArchiveState]:
-    """Return the state of each stream's archive: its end, its size, and the readers of the oldest entries.
+    """Return the state of each stream's archive: its end, its size, and the reader that limits trimming.
 
     Reads manifests and asks the servers; writes nothing.
     """

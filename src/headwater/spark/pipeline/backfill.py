@@ -6,7 +6,7 @@
 
 Rule 1. A backfill ends at the table's beginning at the latest, and does not overlap another backfill, so no
         entry is in the table twice.
-Rule 2. A backfill is one batch in a series that its range names. Repeating a complete backfill changes
+Rule 2. A backfill is one batch, in a series named after its ranges. Repeating a complete backfill changes
         nothing; repeating an interrupted one completes it.
 Rule 3. Only SQL that makes each row from a single entry can be backfilled. SQL that sums or compares entries
         would need the entries from before and after the table's beginning together.
@@ -189,8 +189,8 @@ def _ranges(
     found = {name: streams for name, streams in found.items() if streams}
     if not found:
         raise PipelineError(
-            f"from {start} on there is nothing that the table has not read: it begins at the streams' "
-            "beginning, or before that place"
+            f"the table has read all entries from {start} on: it begins at the streams' first entries, or "
+            "before that place"
         )
     _refuse_overlap(checkpoint, found)
     return found

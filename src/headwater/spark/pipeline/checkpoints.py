@@ -8,7 +8,7 @@
         sources.json        the names of the sources and tables that are read, in the order of an offset's lines
         beginning.json      the position of each stream before batch 0
         backfills/          one file per backfill
-        lock                locked by the process that writes the table
+        lock, quality.jsonl locked by the process that writes the table; the history of quality.py
 
 Rule 1. Spark's files are read, never written.
 Rule 2. The files in ``headwater/`` belong to the checkpoint and are removed with it.
@@ -111,8 +111,8 @@ class Checkpoint:
         )
         if known and moved and self._numbers("offsets"):
             raise PipelineError(
-                f"the SQL reads {', '.join(names) or 'no source'}, but the checkpoint ({self.path}) is "
-                f"of {', '.join(known)}: the sources and their order must not change. Change the SQL "
+                f"the SQL reads {', '.join(names) or 'no source'}, but the checkpoint ({self.path}) "
+                f"belongs to {', '.join(known)}: the sources and their order must not change. Change the SQL "
                 "back; or remove the table with its checkpoint to rebuild it."
             )
         if list(names) != known:
@@ -127,7 +127,7 @@ class Checkpoint:
         return found if isinstance(found, dict) else None
 
     def note_beginning(self) -> None:
-        """Store the offsets of batch 0 unless they are stored: Spark deletes them after a hundred batches."""
+        """Store the offsets of batch 0 if they are not stored yet: Spark deletes them after a hundred batches."""
         if not (self.own / "beginning.json").exists():
             first = self.by_source(0)
             if first:

@@ -61,7 +61,7 @@ def lags_below(pipeline: Pipeline, name: str, offset: Offset | None) -> list[Lag
 
 
 def lag_of_log(table: Table, offset: Offset | None) -> Lag:
-    """Return the lag of a query that has read the log of ``table`` up to ``offset``; None before its first batch.
+    """Return the lag of a query that has read the log of ``table`` up to ``offset`` (None: nothing yet).
 
     Raises `DataLoss` if the table is not the one that the query has read.
     """
@@ -134,7 +134,7 @@ def _of_log(
 def _of_group(
     store: SourceStore, stream: str, group: str, state: StreamState
 ) -> tuple[int | None, StreamID | None]:
-    # A bytes name, because redis-py converts the reply if the command's name is a str.
+    # A bytes name: for a str, redis-py would turn the reply into objects of its own.
     for about in map(mapping, store.ask(b"XINFO", "GROUPS", stream)):
         if about[b"name"] != group.encode():
             continue

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class PlannedSource(NamedTuple):
-    """A source: its url without credentials, and its existing streams. ``problem`` explains why the streams
-    are unknown; None if they are known."""
+    """A source: its url without credentials, and its existing streams. ``problem`` explains why the source
+    cannot be read, for example because a stream is missing; None if it can be."""
 
     name: str
     url: str

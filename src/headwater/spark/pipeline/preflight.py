@@ -1,7 +1,7 @@
 """Checks before Spark starts that the servers are reachable and the streams exist.
 
-Rule. The streams that a source names must exist, except those that a table has read before: if such a stream is
-      missing, the source reports data loss. Use a pattern for a stream that will be created later.
+Rule. The streams that a source without an archive names must exist, except those that a table has read before: if
+      such a stream is missing, the source reports data loss. Use a pattern for a stream that is created later.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The history of a table's expectations: the rows of each batch that violated them, and the actions taken.
+"""The history of a table's expectations: how many rows of each batch violated them, and how many were held back.
 
     checkpoint/headwater/quality.jsonl     a line for each batch; quality.old.jsonl has the earlier lines
 
 Rule 1. A line is written before its batch. A batch that is repeated has a second line, which replaces the first.
-Rule 2. The two files together have at least the last 100,000 batches, in about 32 MiB at most.
+Rule 2. Together, the two files have at least the last 16 MiB of lines, some 100,000 batches, and at most 32 MiB.
 """
 
 from __future__ import annotations

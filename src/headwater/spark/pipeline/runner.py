@@ -93,7 +93,7 @@ def run(
     - ``once``: read the current entries, make the complete tables, and end, as with the trigger available-now.
       Otherwise a pipeline with the trigger interval runs until ``stop`` is set.
     - ``master``: Spark's master instead of the declared one.
-    - ``report``: called with a line for each batch and each rebuilt table.
+    - ``report``: called with a line for each batch with rows, each rebuilt table and each archived stream.
     - ``stop``: an event that ends the run when it is set.
     - ``progress``: kept up to date during the run, so that other threads can read it.
     Raises `PipelineError` for SQL that Spark refuses and for a stream that does not exist, and the error that
@@ -282,7 +282,7 @@ class _Run:
         return changed
 
     def _look(self, name: str) -> None:
-        """Update the lags of a table. Leaves them if a server is unreachable, which the query reports."""
+        """Update the lags of a table. Keeps them if a server is unreachable, which the query reports."""
         checkpoint, number = self._sinks.streamed[name].checkpoint, self._progress[name].batch
         # Spark stores a batch's offsets before the batch is written, and its commit only afterwards.
         read = checkpoint.committed() if number is None else checkpoint.by_source(number)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class TableStatus:
     """The status of one table.
 
-    ``rows`` and ``quarantined`` are None if the sink does not count them. For a complete table, ``batch`` and
-    ``query`` are None; otherwise ``batch`` is None before the first committed batch, ``query`` before the first
-    start. ``follows`` are the tables whose logs this table's query reads.
+    ``rows`` is None if the number is unknown, ``quarantined`` also without a quarantine. For a complete table,
+    ``batch`` and ``query`` are None; otherwise ``batch`` is None before the first committed batch, ``query``
+    before the first start. ``follows`` are the tables whose logs this table's query reads.
     """
 
     name: str

@@ -120,7 +120,7 @@ def _frame_over(
 
 
 def _log_frame(spark: SparkSession, table: Table, schema: StructType) -> DataFrame:
-    """Return a stream of the rows of ``table``, read by the log of its commits."""
+    """Return a stream of the rows of ``table``, read from the log of its commits."""
     from pyspark.sql.types import StructType
 
     from headwater.spark.pipeline.table_log.source import NAME, TableLogSource

@@ -56,7 +56,7 @@ class BatchWriter(DataSourceArrowWriter):
             publish_all(self._options, app, version, staged_by(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the stages. Spark calls this in the driver if a task or `commit` failed."""
+        """Remove stages that are not recorded. Spark calls this in the driver if a task or `commit` failed."""
         if self._options.transaction is not None:
             abort_all(self._options, self._options.transaction[0], staged_by(messages))
 

@@ -55,7 +55,7 @@ def writer_of(type_: DataType) -> Write | None:
 
 
 def is_written(type_: DataType) -> bool:
-    """Return whether every part of a type has a form in messages."""
+    """Return whether a message can contain every part of a type."""
     if isinstance(type_, ArrayType):
         return is_written(type_.elementType)
     if isinstance(type_, MapType):
@@ -76,7 +76,7 @@ def is_field_map(name: str, type_: DataType) -> bool:
 
 
 def entry_place(schema: StructType) -> int | None:
-    """Return the place of the column with whole entries; None if the other columns are the entries' fields."""
+    """Return the place of the column with whole entries; None if the columns are the entries' fields instead."""
     places = [at for at, field in enumerate(schema.fields) if is_entry(field.name, field.dataType)]
     return places[0] if places else None
 

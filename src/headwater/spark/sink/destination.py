@@ -3,13 +3,13 @@
     after a batch ──▶ note: the marker gets the stream's counter and last id
     before the next ──▶ checked: the marker must name the batch before; counter and last id must not be lower
 
-Rule 1. The counter and the last id never decrease in a stream, also when others write and trim. They are lower if
+Rule 1. The counter and the last id never decrease in a stream, even if others write or trim. They are lower if
         the entries were copied to a new stream by XADD, or XSETID was used; the error says what to do then.
 Rule 2. A loss is reported at each attempt until the options accept it.
 Rule 3. A user without the right to read the counters writes without this check.
 Rule 4. Each batch is recorded, because Spark runs a task even for a batch without partitions. A marker that is
         missing or older was therefore lost, for example by FLUSHALL or an older copy of the store. Writes with
-        named transactions, or to streams that a column names, may skip batch numbers and are not checked.
+        named transactions, or to streams that a column names, may skip batch numbers, which are not checked.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class Destination:
     def _report(self, least: Reached, now: Reached) -> None:
         text = (
             f"{self._options.stream!r} was deleted, created again, or restored from an older copy: after "
-            f"{self._name_of(least.epoch)} it had got {least.added} entries up to {least.last}, now it has got "
-            f"{now.added} up to {now.last}. What was written before is not all there"
+            f"{self._name_of(least.epoch)} {least.added} entries had been added, up to {least.last}; now {now.added}, up to "
+            f"{now.last}. Some of what was written before is missing"
         )
         _fail_or_warn(self._options, text, "entries were copied there one by one")
 

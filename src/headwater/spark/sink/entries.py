@@ -82,13 +82,19 @@ class RowEncoder:
                 ids = self._ids(part, streams)
                 for stream, id_, (words, count) in zip(streams, ids, bodies, strict=True):
                     if not count:
-                        raise EncodeError(
-                            f"row {self._rows} of this task is null in every column, but an entry "
-                            "needs a field: omit such rows (WHERE … IS NOT NULL), or write "
-                            "with codec=json"
-                        )
+                        raise EncodeError(self._without_fields())
                     yield EncodedRow(id_, words, count, stream)
                     self._rows += 1
+
+    def _without_fields(self) -> str:
+        if self._entry is not None:
+            return (
+                f"row {self._rows} of this task has no fields in the column 'entry': omit such rows"
+            )
+        return (
+            f"row {self._rows} of this task is null in every column, but an entry needs a field: omit such "
+            "rows (WHERE … IS NOT NULL), or write with codec=json"
+        )
 
     # --- bodies -----------------------------------------------------------------------------------
 
@@ -110,8 +116,8 @@ class RowEncoder:
             found = list(zip(names[at : at + count], values[at : at + count], strict=True))
             if any(name is None or value is None for name, value in found):
                 raise EncodeError(
-                    f"row {row} of this task has null as a field's name or value in the column 'entry', but an "
-                    "entry has neither"
+                    f"row {row} of this task has null as a field's name or value in the column 'entry', which "
+                    "an entry cannot have"
                 )
             yield b"".join(words(name, value) for name, value in found), 2 * count
             at += count

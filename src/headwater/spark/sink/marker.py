@@ -1,4 +1,4 @@
-"""The record of the last batch that a query wrote: the hash ``{dest}:hw:sink:<query>``, next to the stream.
+"""The record of the last batch that a query began: the hash ``{dest}:hw:sink:<query>``, next to the stream.
 
 epoch      the number of the batch
 stages     its stages in order, with their numbers of rows and packs: [["<uuid>", 1000, 1], …]; missing if done
@@ -9,7 +9,7 @@ entries    the number of the batch's entries
 done       1 if all entries are published; otherwise missing
 reached    the batch after which ``added`` and ``last`` were read
 added      the number of entries ever added to the stream at that time
-last       the last id of the stream at that time; ``added`` and ``last`` never decrease
+last       the last id of the stream at that time; both decrease only if the options accept a loss
 """
 
 from __future__ import annotations

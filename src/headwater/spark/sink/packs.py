@@ -65,7 +65,7 @@ def without_first(whole: Pack, skipped: int) -> Pack:
 
 
 def packed(entries: Sequence[Sequence[Any]], head: Sequence[bytes]) -> Pack:
-    """Return rows that an earlier version wrote as a pack. ``head`` contains XADD's arguments before the id."""
+    """Return a pack of rows that an earlier version wrote. ``head`` contains XADD's arguments before the id."""
     commands = [[*head, *entry[1][1:]] for entry in entries]
     return Pack(
         last=_number(entries[-1]),

@@ -37,7 +37,7 @@ class EpochPublisher:
         self._client = connections.client(options.stream)
         self._mover = Mover(options, query, connections.wire(options.stream), self._stage)
         self._destination: Destination | None = None
-        # Writes with named transactions may start over with a new stream, unless the option is set.
+        # Writes with named transactions may start over with a new stream, unless failOnDataLoss is set.
         if options.transaction is None or options.fail_on_data_loss is not None:
             self._destination = Destination(self._client, options, query, self._name)
         self._known: Marker | None = None
@@ -49,7 +49,7 @@ class EpochPublisher:
     def publish(self, epoch: int, staged: list[Staged]) -> None:
         """Write the entries of ``staged`` once.
 
-        Their entries are not written if the epoch was already written, or was recorded with other stages.
+        Their entries are not written if the epoch was already written, or continues with other recorded stages.
         Raises `HeadwaterError` for an epoch below the last one, and `DataLoss` for a stage that is gone.
         """
         wrote = False
@@ -90,7 +90,7 @@ class EpochPublisher:
         return Marker.parse(self._key, self._client.execute_command("HGETALL", self._key))
 
     def _may_restart(self, state: Marker, epoch: int, staged: list[Staged]) -> bool:
-        """Return whether a recorded stage of this epoch was lost before any of its entries were published."""
+        """Return whether a recorded stage was lost before any entry of this epoch was published."""
         if state.epoch != epoch or state.published or state.uuids == {one.uuid for one in staged}:
             return False
         return self._lengths([uuid for uuid, _count, _packs in state.stages]) != [

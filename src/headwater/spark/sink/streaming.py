@@ -74,7 +74,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     ) -> None:
         """Remove the stages. Spark calls this in the driver if a task or `commit` failed.
 
-        Stages that `commit` has recorded before it failed are kept.
+        Stages that `commit` recorded before it failed are kept.
         """
         query = _query_of(messages)
         if query:

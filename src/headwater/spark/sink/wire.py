@@ -24,7 +24,7 @@ _MOST_NODES: Final = 64
 
 
 class Wire:
-    """A connection of ``client`` to the server, or to the node of a cluster.
+    """A connection of ``client`` to the server, or to one node of a cluster.
 
     After an error, the next request uses a new connection: late replies on the old one would be taken for its own.
     """

@@ -140,7 +140,7 @@ class Batch(Generic[T]):
 
 
 class BatchRun:
-    """A batch while it is handled; see `owned.Work`. With ``whole``, its entries end together, with one result."""
+    """A batch while it is handled; see `owned.Work`. With ``whole``, its result is for all entries (rule 2)."""
 
     def __init__(self, entries: Sequence[Owned], items: Sequence[object], *, whole: bool) -> None:
         self.entries = entries

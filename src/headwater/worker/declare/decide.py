@@ -7,11 +7,11 @@ outcome                      settlement
 ─────────────────────────    ─────────────────────────────────────────────────────────────
 Raised Dead, Undecodable     dead letter, now
 Raised Again(counted=False)  delivered again after its delay, not counted
-Raised, TimedOut             delivered again after Again's delay or the retry policy's, counted;
-                             at the last delivery, a dead letter with the error
+Raised, TimedOut             again after Again's or the policy's delay, counted; at the last delivery, dead letter
 Crashed                      the same; after max_crashes, a dead letter that names the signal or status;
                              if another message of its batch may be the cause: again immediately, not counted
 Exhausted, Condemned         dead letter, without the handler
+Expired                      dropped, or a dead letter if declared, without the handler
 Unrecorded                   delivered again after the longest wait, for another try at the dead letter
 Stopped, Parted              handed back, not counted
 Lost                         none: another worker owns the entry

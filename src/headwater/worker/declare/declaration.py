@@ -77,7 +77,7 @@ class ConsumerOptions(StartOptions, total=False):
     ``executor="process"``, the number of pool processes: by default one for each processor, at most 16."""
     executor: Executor
     """Place where a function that is not ``async`` runs: ``"thread"``, the default, or ``"process"``, in a pool of
-    processes. Each process handles one entry at a time. If it dies, only its own entry is affected."""
+    processes. Each process handles one entry or batch at a time, and its death affects only that one."""
     recycle: int | None
     """Number of entries (or batches) after which a pool process is replaced, for functions that leak memory. The
     default None means never."""
@@ -89,10 +89,10 @@ class ConsumerOptions(StartOptions, total=False):
     ceiling="5m", jitter=0.2)``. With None the entry is delivered again immediately."""
     max_deliveries: int
     """Number of failed deliveries after which an entry becomes a dead letter; default 5. A delivery that ended
-    because its process died does not count."""
+    because its process died, with other messages in flight, does not count."""
     max_crashes: int
-    """Number of processes that an entry may kill while it runs alone, before it becomes a dead letter; default
-    2."""
+    """Number of deaths of processes in which an entry ran alone, after which it becomes a dead letter;
+    default 2."""
     timeout: str | timedelta | None
     """Maximum time for which the handler may run; default None, no limit. After this time the delivery fails with
     ``TimeoutError``. An ``async`` function is cancelled, and a pool process is ended. For a function in a thread
@@ -101,7 +101,7 @@ class ConsumerOptions(StartOptions, total=False):
     """The stream to which results are published, in one step with the acknowledgement: the function
     returns a message, a list of messages, or None for no message."""
     dead: str | None
-    """The name of the dead-letter stream. By default the stream's name and ``.dead``."""
+    """The name of the dead-letter stream. The default for the stream ``orders`` is ``{orders}.dead``."""
     order_by: Callable[[Any], Hashable] | None
     """A function that returns the key of a message. Messages of one key are handled one at a time, in the
     order of their ids. One process at a time reads the stream for the group; another process takes over when all
@@ -181,7 +181,7 @@ class Consumer:
     schedule: Schedule | None = None
     """The schedule of its messages, for a handler of ``@app.every`` or ``@app.cron``; otherwise None."""
     measured: bool = False
-    """True if the number of waiting entries follows the duration of handlers, with ``prefetch`` as its maximum."""
+    """True if the number of entries read ahead follows the duration of handlers, within ``prefetch``."""
     executor: Executor = "thread"
     recycle: int | None = None
 
@@ -218,7 +218,7 @@ def declare_batch(
     if size > 1 and options.get("max_deliveries") == 1:
         raise DeclarationError(
             "max_deliveries=1 allows only one attempt, so one error would turn a whole batch into dead "
-            "letters: use size=1, or @app.consumer"
+            "letters: use max_deliveries=2 or more, size=1, or @app.consumer"
         )
     linger_ms = milliseconds(linger, what="linger", least_ms=0)
     consumer = declare(handler, stream, batch=BatchSize(size, linger_ms), **options)
@@ -525,7 +525,7 @@ def known(options: Mapping[str, object], declared: type) -> None:
     allowed: dict[str, object] = get_type_hints(declared, include_extras=True)
     unknown = ", ".join(repr(name) for name in sorted(options.keys() - allowed.keys()))
     if unknown:
-        raise DeclarationError(f"unknown option {unknown}: a consumer has {', '.join(allowed)}")
+        raise DeclarationError(f"unknown option {unknown}: the options are {', '.join(allowed)}")
     # `__required_keys__` is empty, because the annotations are text here.
     missing = [
         name

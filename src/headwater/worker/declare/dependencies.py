@@ -9,8 +9,8 @@
 
 Rule 1. A provider is opened once in its scope, even if several functions need it. Its own dependencies are
         opened before it. Values are closed in reverse order.
-Rule 2. Providers of a delivery run where their handler runs: in the event loop, or in the handler's
-        thread if the handler is not ``async``.
+Rule 2. Providers of a delivery run where their handler runs: in the event loop, or in the thread or pool process
+        of a handler that is not ``async``.
 Rule 3. A provider of a delivery gets the handler's error and cannot suppress it. An error in opening or
         closing the provider fails the delivery, because the provider may not have committed its work.
 """
@@ -74,8 +74,8 @@ class Use:
       and is entered if it is a context manager. Its own parameters may be annotated with `Use` and, in the
       scope of a delivery, with `Delivery`.
     - ``scope``: ``"process"`` opens the value once, before the worker reads its first entry, and closes it after
-      the last settlement. ``"delivery"`` opens it before each call of the handler and closes it after the call,
-      before the entry is acknowledged; an error in opening or closing it fails the delivery.
+      the last settlement; each pool process opens and closes its own. ``"delivery"`` opens it before each call of
+      the handler and closes it after the call, before the acknowledgement; an error in either fails the delivery.
 
     Raises `DeclarationError` for another scope, and for a provider that cannot be called. `App.consumer` raises
     it for a provider that needs itself or has a parameter without a value.

@@ -1,7 +1,7 @@
 """The dependencies of a worker process, and the functions that an app runs at start and stop.
 
     open dependencies ──▶ on_start ──▶ (the consumers run) ──▶ on_stop ──▶ close dependencies
-    each after its own     as declared                         reversed       reversed
+    each after its needs   as declared                         reversed       reversed
 
 Rule 1. No entry is read before all dependencies are open and ``on_start`` has run. If a dependency or function
         fails, the open ones are closed, ``on_stop`` does not run, and the worker ends with an error that names it.
@@ -35,18 +35,18 @@ from headwater.worker.store.waiting import CANCELLATIONS, cancelled
 log = logging.getLogger("headwater.worker")
 
 CLOSING_SECONDS = 10.0
-"""Maximum time for hooks and dependencies to close, in seconds."""
+"""Maximum time for running ``on_stop`` and closing the dependencies, in seconds."""
 
 SLOW_SECONDS = 10.0
 """Seconds after which a warning names the hook or dependency that the start waits for."""
 
 HURRIED_SECONDS = 1.0
-"""Maximum time for hooks and dependencies to close after a second signal, in seconds."""
+"""Maximum time for the same after a second signal, and then after each cancellation, in seconds."""
 
 
 class StartFailed(Exception):
-    """A dependency could not be opened, or a function of `App.on_start` failed, so the worker did not start.
-    ``headwater work`` restarts it."""
+    """A dependency could not be opened, a function of `App.on_start` failed, or a pool process could not start, so
+    the worker ends. ``headwater work`` restarts it."""
 
 
 class Hook(NamedTuple):

@@ -32,7 +32,7 @@ class Limit:
     >>> Limit(100, per="1s", burst=20), Limit(concurrent=3, by="customer")
     (Limit(100, per='1s', burst=20), Limit(concurrent=3, by='customer'))
 
-    - ``rate``, ``per``: ``rate`` entries start in each time ``per``, evenly spaced, such as ``Limit(100, per="1s")``.
+    - ``rate``, ``per``: up to ``rate`` entries start in each ``per``, evenly spaced: ``Limit(100, per="1s")``.
     - ``burst``: maximum number of starts in one go after a time with fewer; default 1. Within any time t, at most
       ``burst`` entries start in addition to those that ``rate`` allows in t + 20 ms. A retry is a start as well.
     - ``concurrent``: maximum number of entries that run at once, at most 1,000; without ``rate``.

@@ -56,7 +56,7 @@ class Middleware:
     __module__ = "headwater"
 
     def receive(self, delivery: Delivery) -> None:
-        """Called after a new or claimed entry was read. The entry may not reach a handler."""
+        """Called after a new or claimed entry was read. Not every entry that was read reaches a handler."""
 
     async def handle(
         self,
@@ -84,7 +84,7 @@ class Middleware:
         """Called before a message is added to ``stream``, by the app or as a handler's result.
 
         ``fields`` is a list of pairs of bytes and may be changed in place, as tracing does. If this method
-        raises, its changes are discarded and the original message is added.
+        raises, its changes are discarded, and the message is added without them.
         """
 
     def after_publish(self, stream: str, ids: Sequence[str], error: BaseException | None) -> None:

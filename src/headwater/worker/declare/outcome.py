@@ -114,7 +114,7 @@ class Raised(NamedTuple):
 
 
 class TimedOut(NamedTuple):
-    """The handler ran longer than its ``timeout``, and was cancelled."""
+    """The handler ran longer than its ``timeout``, so the delivery has failed."""
 
     error: TimeoutError
 
@@ -205,7 +205,7 @@ class Ending(StrEnum):
     EXPIRED = "expired"
     """The entry was not started within its ``expires`` and was acknowledged without being handled."""
     HANDED_BACK = "handed back"
-    """The worker is stopping, or another process has to handle the entry. The delivery does not count."""
+    """The worker is stopping, or the entry has to wait or needs another process. The delivery does not count."""
 
 
 def ending_of(outcome: HandlerOutcome, settlement: Settlement) -> Ending:

@@ -1,7 +1,7 @@
 """One owned entry, and its states from the read to the reply to its settlement (`TRANSITIONS`).
 
 Rule 1. An entry is owned from the time it is read until the server has replied to its settlement. All owned
-        entries are renewed, and only those.
+        entries are renewed.
 Rule 2. A lost entry is no longer owned, and its ``async`` handler is cancelled. A handler in a thread continues.
         If it returns while the entry is unsettled, its success settles the entry, regardless of the owner.
 """
@@ -127,7 +127,7 @@ class Owned:
         self.state = READ
         """The current state, changed only by `enter`."""
         self.arrived = 0.0
-        """Time when it began to wait for a batch, by the worker's monotonic clock in seconds."""
+        """Time when it began to wait for a slot, by the worker's monotonic clock in seconds."""
         self.began = 0.0
         """Time when its handler began, by the worker's monotonic clock in seconds."""
         self.task: asyncio.Task[None] | None = None
@@ -161,7 +161,7 @@ class Owned:
         self.state = state
 
     def handled(self) -> None:
-        """Record that the handler has ended. If the state is still running then, another worker owns the entry."""
+        """Record that the handler has ended. If the entry is still `RUNNING`, it is lost or its slot was ended."""
         if self.state is RUNNING:
             self.enter(ENDED)
 

@@ -28,7 +28,7 @@ from headwater.worker.store.waiting import cancelled
 log = logging.getLogger("headwater.worker")
 
 ON_TIME_MS = 60_000
-"""Maximum delay with which a tick is added and does not count as missed, in milliseconds."""
+"""Maximum delay of a tick that does not count as missed, in milliseconds."""
 
 MOST_MISSED = 1_000
 """Maximum number of missed ticks that are added with ``missed="all"``: the newest ones."""
@@ -230,7 +230,11 @@ class Ticking:
             added = yield from add_ticks(stream, entries, maxlen=MOST_TICKS, next_ms=following)
             late = sum(found.now_ms - ms > ON_TIME_MS for ms in due)
             if added and late:
-                log.warning("%s: %d ticks are late, because no worker ran", stream, late)
+                log.warning(
+                    "%s: %d ticks are late, because no worker ran or the store was unreachable",
+                    stream,
+                    late,
+                )
         return LOOK_SECONDS if following is None else max(0, following - found.now_ms) / 1000
 
     def _text(self, ms: int) -> bytes:

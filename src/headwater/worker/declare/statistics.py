@@ -30,7 +30,8 @@ class Counters:
     handled: int = 0
     """Deliveries that were acknowledged after their handler returned."""
     failed: int = 0
-    """Handlers that raised, or ran longer than their timeout. `Again` does not count as a failure."""
+    """Deliveries that failed: the handler raised an error other than `Again`, ran longer than its timeout or
+    ended its pool process, or its result could not be published."""
     retried: int = 0
     """Deliveries after which the entry is delivered again."""
     dead: int = 0
@@ -76,7 +77,7 @@ class ConsumerProgress(NamedTuple):
     settler_age: float
     """Seconds for which settlements have been waiting for the store."""
     renewer_age: float
-    """Seconds since all leases were renewed."""
+    """Seconds since the last renewal of all leases."""
     oldest_handler_age: float
     """Seconds for which the oldest running handler has been running."""
     running: int

@@ -22,7 +22,7 @@ M = TypeVar("M")
 
 SHORTEST_WINDOW_MS, LONGEST_WINDOW_MS = 10_000, 86_400_000
 """Bounds of ``dedupe_window``, in milliseconds. The least is more than the time for which sending is retried
-(`publish_retry`), and the most is the maximum that XCFGSET accepts."""
+(`PublishRetry`), and the most is the maximum that XCFGSET accepts."""
 
 REPLICAS_TIMEOUT_MS = 5_000
 """Maximum time for which ``wait=`` waits for replicas, in milliseconds."""
@@ -75,7 +75,7 @@ class Sending(NamedTuple):
         return self.once is None and self.after_ms is None and self.replicas is None
 
     def adding(self) -> Adding:
-        """Return the operation that sends them, as the hooks of middleware left them."""
+        """Return an `Adding` of the messages, with the changes that hooks of middleware have made."""
         return Adding(
             self.additions, once=self.once, after_ms=self.after_ms, replicas=self.replicas
         )
@@ -96,13 +96,13 @@ class Stream(Generic[M]):
     ['moves.{0}', 'moves.{1}']
 
     - ``name``: the key of the stream in the store.
-    - ``type``: the type of its messages: a msgspec Struct, a dataclass, a TypedDict or a pydantic model.
+    - ``type``: the type of its messages, such as a msgspec Struct, a dataclass, a TypedDict or a pydantic model.
     - ``codec``: the format of a message. ``"fields"``: one field per attribute; ``"json"`` and
       ``"msgpack"``: one document in the field ``data``; ``"faststream"`` and ``"faststream-json"``:
       FastStream's formats; ``"bytes"``: the message consists of the fields themselves, as a ``dict[bytes, bytes]``
       or a ``list[tuple[bytes, bytes]]``.
-    - ``maxlen``: each addition trims the stream to about this many entries, even if they were not handled.
-      By default the stream is not trimmed.
+    - ``maxlen``: each addition trims the stream to about this many entries, even if the trimmed ones were not
+      handled. By default the stream is not trimmed.
     - ``dedupe_window``: time for which a ``dedupe`` name of `Stream.send` is remembered, from 10 seconds to a
       day. A server with idempotent producers remembers the last 10,000 names of a stream. All apps must
       declare the same time.
@@ -243,8 +243,8 @@ class Stream(Generic[M]):
         True
         True
 
-        Needs an open app: ``async with app:``, or a running worker. If several apps are open, the app that
-        declares a consumer of this stream publishes; use `App.send` to name one.
+        Needs an open app: ``async with app:``, or a running worker. If several apps are open, the one with a
+        consumer that reads this stream or publishes results to it is used; call `App.send` to name one.
 
         ``after`` is the time after which the message is published, such as ``"10m"``, at most 366 days. Until then
         no group of the stream gets it. With ``after``, returns a `Scheduled` instead of an id. The message is
@@ -344,9 +344,9 @@ class Stream(Generic[M]):
         return self._app().cancel_blocking(self, scheduled_id)
 
     def _app(self) -> OpenApp:
-        """Return the app through which to publish: the open app that declares this stream, or the only open
-        app. If none is open, return the app that declares it. Raises `HeadwaterError` unless there is exactly
-        one such app."""
+        """Return the app through which to publish: the open app with a consumer of this stream (`belongs_to`), or
+        the only open app. If none is open, return the app with such a consumer. Raises `HeadwaterError` unless
+        there is exactly one such app."""
         candidates = [app for app in open_apps() if app in self._apps] or open_apps()
         candidates = candidates or [*self._apps]
         if len(candidates) == 1:

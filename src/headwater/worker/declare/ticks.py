@@ -50,9 +50,9 @@ class ScheduleOptions(TypedDict, total=False):
     max_deliveries: int
     """Number of failed deliveries after which a tick becomes a dead letter."""
     max_crashes: int
-    """Number of processes that a tick may kill while it runs alone, before it becomes a dead letter."""
+    """Number of deaths of processes in which a tick ran alone, after which it becomes a dead letter."""
     timeout: str | timedelta | None
-    """Maximum time for which the function may run before it is cancelled. Only for ``async`` functions."""
+    """Maximum run time of the function, which is then cancelled; in a thread, the worker process is replaced."""
     into: Stream[Any] | None
     """The stream to which results are published, in one step with the acknowledgement."""
     dead: str | None
@@ -73,7 +73,7 @@ class _Codec(MessageCodec):
             return Tick(datetime.fromisoformat(fields[b"time"].decode()))
         except (KeyError, ValueError) as error:
             raise DecodeError(
-                f"the entry is not a tick: it has no field 'time' ({error})"
+                f"the entry is not a tick: it has no valid field 'time' ({error})"
             ) from error
 
 

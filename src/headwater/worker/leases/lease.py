@@ -198,7 +198,7 @@ class Renewer:
         one.left()
 
     def _due(self, now: float) -> list[list[Leased]]:
-        """Return the consumers whose leases are (almost) due, by node. So a dead node does not delay others."""
+        """Return the consumers whose leases are (almost) due, by node, so that an error affects only its node."""
         nodes: dict[object, list[Leased]] = {}
         for one in self.leased:
             if one.due <= now + EARLY * one.seconds:
@@ -230,7 +230,7 @@ class Renewer:
 
 
 class ThreadRenewer(Renewer):
-    """Renews in a thread; implements `groups.lease.Leases`."""
+    """Renews in a thread; implements `groups.membership.lease.Leases`."""
 
     def __init__(self, *, clock: Timers, connections: Connections, deadline_s: float) -> None:
         super().__init__(clock=clock, connections=connections)

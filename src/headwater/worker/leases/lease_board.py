@@ -148,7 +148,7 @@ class Told(Protocol):
 
 
 class SupervisorRenewer:
-    """Renews for one worker process. ``name`` is its name in the log. With ``alone``, it handles only suspects."""
+    """Renews for one worker process, ``name`` in the log. With ``alone``, the process handles only suspects."""
 
     def __init__(self, pid: int, told: Told, *, name: str, alone: bool) -> None:
         self._pid = pid

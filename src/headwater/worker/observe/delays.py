@@ -5,7 +5,7 @@
 
 Rule 1. A thread that waits for the lock wakes every few milliseconds (CPython's switch interval), which the kernel
         counts as context switches of the thread. A thread of a stopped process has no context switches.
-Rule 2. A pause is logged once, with the handlers that ran. A command that times out during a pause or just after
+Rule 2. A pause is logged once, with its cause. A command that times out during a pause or just after
         it does not count as an outage of the store (`Availability`).
 """
 

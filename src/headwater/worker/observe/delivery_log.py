@@ -1,5 +1,5 @@
-"""Logs failed deliveries: one line for each, or one line for all entries of a batch that failed with the
-same error."""
+"""Logs failed deliveries, each in a line. Entries of a batch that failed with the same error and are delivered
+again share one line."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Ended(NamedTuple):
 
 
 def report_batch(ended: Sequence[Ended], consumer: Consumer) -> None:
-    """Log the deliveries of one batch, as `report` does. Deliveries with the same error share a line."""
+    """Log the deliveries of one batch, as `report` does. Retried deliveries with the same error share a line."""
     alike: dict[int, list[Ended]] = {}
     for one in ended:
         if isinstance(one.outcome, Raised | TimedOut | Crashed):

@@ -46,8 +46,9 @@ class Losses:
             return
         self.counters.gone_unread += count
         log.warning(
-            "%d %s of %s lost: trimmed or deleted before group %s read them (%d since the start). The "
-            "group is slower than the stream's maxlen allows: raise maxlen, or add workers.",
+            "%d %s of %s lost: trimmed or deleted before group %s read them (%d since the start). If "
+            "maxlen trimmed them, the group is too slow: raise maxlen, or add workers. Otherwise find out which "
+            "client deletes them.",
             count,
             "entry" if count == 1 else "entries",
             self.stream,

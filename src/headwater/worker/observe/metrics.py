@@ -1,6 +1,6 @@
 """Metrics of worker processes for Prometheus, served by ``headwater work --health`` at ``/metrics``.
 
-Counters are the fields of `statistics.Counters`; gauges are the fields of `statistics.ConsumerProgress`. Their
+Counters are the fields of `statistics.Counters`; gauges are `loop_delay` and fields of `ConsumerProgress`. The
 help texts are the docstrings of the fields. A process that is started again begins at 0, as Prometheus expects.
 """
 

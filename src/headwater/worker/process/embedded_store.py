@@ -121,10 +121,12 @@ def served_store(url: str) -> Iterator[ServedStore]:
         if not ready:
             process.wait()
             said = (private / "log").read_text(errors="replace").strip()
+            shared = (
+                f"--dir {unquote(parts.path)}" if parts.netloc != "memory" else "--appendonly no"
+            )
             raise HeadwaterError(
-                f"the store of {url} cannot be served to the workers: {said} (To share a directory "
-                f"between programs, run `headwater serve --dir {unquote(parts.path)}` and use its "
-                "address in every app.)"
+                f"the store of {url} cannot be served to the workers: {said} (To share a store between programs, "
+                f"run `headwater serve {shared}` and use its address in every app.)"
             )
         log.info("%s", ready)
         store = ServedStore(process, f"unix://{private / 'store'}")

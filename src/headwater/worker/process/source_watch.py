@@ -90,7 +90,7 @@ def _installed() -> tuple[str, ...]:
     """Return the directories of the standard library, installed packages and this package."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     paths = [sysconfig.get_path(name) for name in names]
-    ours = str(Path(__file__).parents[1])
+    ours = str(Path(__file__).parents[2])
     return (*paths, *site.getsitepackages(), site.getusersitepackages(), ours)
 
 

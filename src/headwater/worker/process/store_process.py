@@ -4,7 +4,7 @@ Run as ``python -m headwater.worker.process.store_process SOCKET [DIRECTORY]``. 
 on disk. It prints one line when it is ready.
 
 Rule. This process ends at the end of its standard input, a pipe. The pipe ends when the process that would stop
-this one has ended. Without this rule, the directory would stay locked.
+this one and all workers have ended. Without this rule, the directory would stay locked.
 """
 
 from __future__ import annotations

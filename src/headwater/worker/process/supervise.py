@@ -5,8 +5,8 @@ Rule 1. A worker process that ends without having been stopped is restarted, reg
 Rule 2. A worker that cannot start (the app does not exist, a different claim_after) ends all workers with its
         status, but only if no worker has joined the group that refuses it. Otherwise it is restarted like any
         other worker, so that one failed start does not stop workers that run.
-Rule 3. Each signal is sent to every worker once. Workers have their own sessions, so that the terminal's Ctrl-C does
-        not reach them directly.
+Rule 3. Each SIGTERM or SIGINT is passed to every worker once, as SIGTERM. Workers have their own sessions, so that
+        the terminal's Ctrl-C does not reach them directly.
 Rule 4. One more process, the quarantine process, handles only suspected poison messages. It is expected to be
         killed by signals. The pause before its restart does not grow then.
 Rule 5. With ``--reload``, every process is stopped and restarted when a source file changes. No error of a worker

@@ -11,7 +11,7 @@ from types import ModuleType
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.app import App
 
-_PACKAGE = f"{Path(__file__).parent.parent}/"
+_PACKAGE = f"{Path(__file__).parents[2]}/"
 """The directory of the package ``headwater``, whose frames are left out of tracebacks."""
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS = 32
-"""Maximum number of threads, or coroutines outside shared batches, that publish at a time. Others wait."""
+"""Maximum number of threads that publish at a time, and of coroutines outside shared batches. Others wait."""
 
 QUIET_SECONDS = 1.0
 """Seconds without a reply after which, before messages are sent, the store is asked whether it executes commands.
@@ -131,7 +131,7 @@ class Publisher:
         return await job.future
 
     def _enter_loop(self) -> None:
-        """Bind to the running event loop. Raises `HeadwaterError` while another one publishes."""
+        """Bind to the running event loop. Raises `HeadwaterError` while another open loop uses this publisher."""
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
@@ -333,7 +333,7 @@ class Publisher:
         repeatable: bool = False,
     ) -> Exception:
         """Return the exception for the caller after sending ended with ``error``. ``outcomes`` has one item for
-        each addition that was begun, or None if the outcome is unknown."""
+        each addition that was begun; an item is None if its outcome is unknown."""
         refused = may_be_added_later(error)
         if not refused and not isinstance(error, lost_connection()):
             return _of_stream(additions[0], error) if isinstance(error, Refused) else error
@@ -360,8 +360,8 @@ class Publisher:
             else "They are not sent again automatically"
         )
         return OutcomeUnknown(
-            f"the connection to {where} broke while {_messages(in_flight)} were being added to "
-            f"{stream!r}; it is unknown whether they were.{before}{rest} {advice}: {why}.",
+            f"the connection to {where} broke during the addition of {_messages(in_flight)} to "
+            f"{stream!r}; the outcome is unknown.{before}{rest} {advice}: {why}.",
             added=added,
             unknown=in_flight,
         )
@@ -445,6 +445,6 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 def wrong_server(error: Exception) -> bool:
-    """Return whether the connection is to a server that refuses writes: a demoted primary. A new connection
-    may reach its successor."""
+    """Return whether the connection leads to a server that refuses writes, such as a demoted primary. A new
+    connection may reach its successor."""
     return isinstance(error, Refused) and remedy(error, Step.PUBLISH) is Remedy.RECONNECT

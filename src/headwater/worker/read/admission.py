@@ -35,7 +35,7 @@ class Admission:
         order: OrderedFetch | None,
     ) -> None:
         self.joined = False
-        """True once the supervisor was told that this consumer has joined its group."""
+        """True once this consumer has joined its group, and the supervisor, if any, was told."""
         self.stopping = False
         self.paused = False
         """True while nothing is read, and entries that were read go back to the group."""

@@ -2,7 +2,7 @@
 
     key taken ──▶ all pending entries are listed ──▶ new entries are read, first entries are claimed
         ▲                                                        │
-        ├───────────── key lost: forget them, hand back ◀────────┤
+        ├───────────── key lost: clear lines, hand back ◀────────┤
         └── every slot busy: hand back what waits, release key ◀─┘
 
 Here *the key* is the reader's key of the group (`reading.ordered`), and a *line* is the queue of the entries of
@@ -110,9 +110,9 @@ class OrderedFetch:
         """Time until which this process keeps the key, because taking over takes long."""
         self._yield_timer: Timer | None = None
         self._was_reader = False
-        """True if this process was the reader and did not lose the key. The log does not repeat this."""
+        """True if this process was the reader and did not lose the key. Reading again is logged at DEBUG."""
         self._full_at: float | None = None
-        """Time since which entries that wait for their key fill the room while a slot is free; None if they do not."""
+        """Time since which entries that must wait fill the room while a slot is free; None if they do not."""
         self._timer: Timer | None = None
         self._timer_due = 0.0
         scope.hooks.settled.append(self.ordering.settled)
@@ -369,8 +369,8 @@ class OrderedReader:
         """Do nothing, because `Ordering` knows the due times."""
 
     def read(self, *, limit: int, now: float) -> Operation[list[Delivered]]:
-        """Claim due first entries of lines. If no entry is due, read up to ``limit`` new entries. With a ``limit`` of
-        0, claim up to as many first entries as handlers may run."""
+        """Claim due first entries of lines, up to ``limit`` or the number of slots, whichever is greater. If none
+        is due, read up to ``limit`` new entries."""
         most = min(PAGE, max(limit, self._fetch.consumer.concurrency))
         asked = self._fetch.ordering.due(most)
         self._fetch.wake_again()

@@ -64,7 +64,7 @@ class Suspects(StrEnum):
     """The place where suspects run."""
 
     HERE = "here"
-    """Suspects run in this process, alone, because it does not have a supervisor."""
+    """Suspects run in this process, alone: without a supervisor, and for ordered consumers."""
     ELSEWHERE = "elsewhere"
     """Suspects run in the quarantine process of the same supervisor."""
     ONLY = "only"

@@ -4,7 +4,7 @@ Rule 1. Entries that wait for a handler are handed back immediately, and their d
 Rule 2. Running handlers may end within the grace time; the log names them. After that time, or a second signal,
         they are cancelled and their entries handed back, and the delivery does not count.
 Rule 3. The last settlements wait for an unreachable store until the grace time is over. A consumer without entries
-        does not wait.
+        does not wait that long.
 Rule 4. A large reply or result that is under way may end within the grace time, because its duration depends on
         the network. The log names it if it does not end.
 """

@@ -1,8 +1,8 @@
 """Handles a batch: decodes its entries, calls the handler, and settles each entry by its outcome.
 
 Rule 1. `decide` is called for each entry with its delivery, so that each has its own attempts and dead letter.
-Rule 2. All settlements of a batch are sent together. The acknowledged entries are settled in one step with the
-        result, if any (`settling`, rule 4). If another worker has settled one of them, the rest is handed back.
+Rule 2. If the handler returned a result, the entries to acknowledge are settled in one step with it (`settling`,
+        rule 4). If another worker has settled one of them, the others are handed back.
 Rule 3. Entries that fail together wait for the same time, so that they are a batch again.
 """
 

@@ -3,7 +3,7 @@
 Rule 1. Everything that the handler does leads to an outcome: it returns, raises any exception, is cancelled by
         its own code, or returns a generator, which is never run. `Executor.call` itself raises only if the
         framework cancels the task to abandon its work.
-Rule 2. An awaitable that the handler returns is awaited before the delivery is acknowledged.
+Rule 2. An awaitable that the handler returns is awaited before the settlement. In a pool process it is an error.
 Rule 3. A handler that is not ``async`` runs in a thread, or in a pool process for which a thread waits
         (`process_pool`). Its exception is returned as a value, because a future cannot store every exception.
 Rule 4. A thread cannot be ended. If its handler runs longer than the ``timeout``, the whole process must end.
@@ -56,7 +56,7 @@ MOST_AWAITED = 8
 
 
 MOST_TYPES = 64
-"""Maximum number of result types that are remembered as plain, so that results of them are not awaited."""
+"""Maximum number of result types that are remembered as plain, so that their values need not be examined."""
 
 
 class HandlerOverran(HeadwaterError):

@@ -6,8 +6,8 @@
 Rule 1. An entry is checked when its handler is about to start, by the clock of the server, which also gave it
         its id. The time that this process computes is never ahead of that clock, so no entry expires too early.
 Rule 2. The age of an entry counts from its id, or from the due time of a late scheduled message (``after=``).
-Rule 3. An entry with an earlier delivery that counted has or may have started, so it does not expire. Nor does an
-        entry that an operator replays.
+Rule 3. An entry does not expire after an earlier delivery that counted, because its handler may have started then.
+        Nor does an entry that an operator replays.
 Rule 4. The age of an entry is known only if its id is a time. Other entries run, with a warning.
 """
 
@@ -98,7 +98,7 @@ class Expiry:
         return self._said(owned, age + late, lasts)
 
     def _lasts_ms(self, owned: Owned) -> tuple[int | None, int]:
-        """Return the milliseconds for which an entry may wait, None for ever, and those by which it was late."""
+        """Return the time that an entry may wait, None for ever, and its delay when published, in milliseconds."""
         lasts, late, fields = self._consumer.expires_ms, 0, owned.delivered.fields
         for place in range(0, len(fields) - 1, 2):
             name, value = fields[place], fields[place + 1]

@@ -8,7 +8,7 @@ Rule 1. The store is asked only for entries that a free slot would start now. Wh
         also asked for entries that the slots would start within `EARLY_SECONDS`, if their tokens come within this
         time. Such a token is used within this time or not at all.
 Rule 2. An entry that waits uses neither an attempt nor a slot, because handing it back does not count.
-Rule 3. An entry that waits for almost a second while every slot is busy is handed back, as from the slots. If it
+Rule 3. An entry that waits for almost a second while every slot is busy is handed back, as in the pool. If it
         waits for a limit of the group, it is handed back only if every slot runs the same handler all the time.
 Rule 4. A place is given back when the store has replied to the settlement of its entry, whatever the outcome.
 """

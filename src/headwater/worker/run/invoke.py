@@ -2,7 +2,7 @@
 
     middleware ( dependencies of the delivery ( handler ) )
 
-Rule 1. A handler without dependencies, in an app without middleware, is called directly, not by this module.
+Rule 1. A handler without dependencies, in an app without middleware, is called directly, except in a pool process.
 Rule 2. The handler's error is the error of the delivery, even if a dependency suppresses it.
 """
 

@@ -3,8 +3,8 @@
 Rule 1. The number of tasks is fixed: no task is created for a message.
 Rule 2. A slot ends only if it is dismissed. Handlers run in the slot's task, so their code can cancel it. Such a
         cancellation is undone (see `execute`).
-Rule 3. An entry that waits for longer than `HOLD_SECONDS` while every slot is busy is handed back, so that it does not
-        wait here while another process is idle. After that, no entry is read ahead until a handler has ended.
+Rule 3. An entry that waits for longer than `Pool.patience` while every slot is busy is handed back, so that it
+        does not wait here while another process is idle. After that, none is read ahead until a handler has ended.
 """
 
 from __future__ import annotations

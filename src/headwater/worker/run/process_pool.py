@@ -3,7 +3,7 @@
     slot ─▶ thread ─▶ ProcessPool.call ──pipe──▶ serve: dependencies, handler
                 ◀── result or error ◀──pipe──┘
 
-Rule 1. A process handles one message at a time, so its death is blamed on that message alone. A process is started
+Rule 1. A process handles one message or batch at a time, so its death is blamed on it alone. A process is started
         when no other is idle, at most one for each slot. The first process is started before the worker reads, so
         that the worker's start fails if the process cannot start or open its dependencies. A start takes a second,
         so the message is given to the process that is idle first, whether new or not.

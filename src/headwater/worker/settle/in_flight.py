@@ -3,8 +3,8 @@
 Rule 1. `take` adds an entry. It is removed when the store has replied to its settlement, or has reported that
         another consumer owns it.
 Rule 2. A settlement is repeated until the store acknowledges it: broken connections are replaced, and a
-        vanished group is created again (`retrying_client`, `settlement_sender`). Settlements are
-        owner-checked, so repeating a settlement is harmless.
+        vanished group is created again (`retrying_client`, `settlement_sender`). Repeating is harmless: the
+        second settlement of a delivery changes nothing (`settling.settling`, rule 2).
 Rule 3. An entry that another consumer owns now is dropped immediately: it is not renewed, and an ``async`` handler
         is cancelled. A handler that still returns settles the entry if no other has (`settling.settling`, rule 1).
         But if another worker has created the group again, this consumer takes ownership of the entry again.
@@ -137,15 +137,14 @@ class InFlight:
             self.settler.add(owned)
 
     def settle(self, entries: Sequence[Owned], settlement: Settlement, ending: Ending) -> None:
-        """Settle deliveries in the same way, with the next batch. If they have a result and this consumer has lost
-        one of the entries, the other entries are handed back."""
+        """Settle deliveries in the same way, with the next batch. If they have a result, and one of the entries
+        cannot be settled, the others that this consumer still owns are handed back."""
         for one in entries:
             one.enter(SETTLING)
         self.settler.add(Queued(entries, settlement, ending))
 
     def hand_back(self, entries: Sequence[Owned], *, delay_ms: int = 0) -> None:
-        """Hand back entries whose handler has not begun. The delivery does not count, and they can be claimed
-        after ``delay_ms``."""
+        """Hand back entries. The delivery does not count, and the entries can be claimed after ``delay_ms``."""
         for owned in entries:
             back = Settlement(owned.id, How.SILENT, delay_ms=delay_ms)
             self.settle([owned], back, Ending.HANDED_BACK)
@@ -214,8 +213,8 @@ class InFlight:
         step: Step = Step.READ,
         losses: int | None = None,
     ) -> Any:
-        """Repeat an operation that may run twice, until the store has answered, and return its result. A
-        vanished group is created again. Raises the other errors of `RetryingClient.answered`."""
+        """Repeat an operation, for which running twice is harmless, until the store has answered, and return its
+        result. A vanished group is created again. Raises the other errors of `RetryingClient.answered`."""
         while True:
             mark = self.mark
             try:

@@ -24,7 +24,7 @@ class EntryHooks:
 
     def __init__(self) -> None:
         self.starting: list[Callable[[Owned], bool]] = []
-        """Called in a slot before a handler begins. False prevents it, as another part has the entry again."""
+        """Called in a slot before a handler begins. If one returns False, it has taken the entry back."""
         self.settled: list[Callable[[Queued, SettleOutcome], None]] = []
         """Called when the store has replied to a settlement. After an error, another settlement follows."""
         self.dropped: list[Callable[[Owned], None]] = []
@@ -34,7 +34,7 @@ class EntryHooks:
         self.unread: list[Callable[[], bool]] = []
         """Called before a renewal. Returns whether a large reply with further entries of the consumer is under way."""
         self.overtaken: list[Callable[[], None]] = []
-        """Called when another process reads for this ordered consumer."""
+        """Called when another process reads for this ordered consumer, or may read by now."""
 
     def expect(self, due: float) -> None:
         """Notify all parts that an entry can be claimed at ``due``."""
@@ -42,7 +42,7 @@ class EntryHooks:
             called(due)
 
     def overtake(self) -> None:
-        """Notify all parts that another process reads now."""
+        """Notify all parts that another process reads now, or may do so."""
         for called in self.overtaken:
             called()
 

@@ -1,8 +1,8 @@
 """Sends settlements in batches, and repeats them until the store has replied with an outcome for each.
 
 Rule 1. While the store refuses writes, settlements wait and are repeated. This does not count as an attempt.
-Rule 2. An error of one settlement fails only this settlement. A batch that is refused, or that has lost its
-        connection twice, is split in halves.
+Rule 2. An error of one settlement fails only this settlement. A batch with results that is refused, or that is
+        large and has lost its connection twice, is split in halves.
 Rule 3. A single settlement with a result fails if the result is refused, or if the server has closed the connection
         twice because of its size. A settlement without a result is never refused for good, so it waits.
 """
@@ -20,7 +20,7 @@ from headwater.worker.store.connections import Pause
 from headwater.worker.store.retrying_client import RetryingClient
 
 PATIENCE: Final = 2
-"""Number of connections that a batch may lose before it is split."""
+"""Number of lost connections after which a large batch is split."""
 
 SMALLEST_LIMIT: Final = 1024 * 1024
 """Size of a request, in bytes, below which no server closes a connection: proto-max-bulk-len and

@@ -1,4 +1,4 @@
-"""The clocks of a worker. All waiting of a worker uses its clock, so that a test can advance it."""
+"""The clocks of a worker. Its leases, timeouts and delays use its clock, so that a test can advance them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Opens all connections of a worker.
 
-Reading, settling and renewing each have a connection, so that a blocked read, a long batch and a handler that
+Reading, settling and renewing use separate connections, so that a blocked read, a long batch and a handler that
 blocks the event loop do not delay one another. All consumers of a process share them (`shared_connection`).
 """
 
@@ -51,8 +51,8 @@ MEMORY = "headwater://memory"
 
 
 def deadline_s(lease_ms: int) -> float:
-    """Return the seconds for which a worker waits for a reply: a third of its lease, so that a connection that
-    died silently is replaced before the lease ends.
+    """Return the seconds for which a worker waits for a reply: a third of its lease, within 1 to 30. So a
+    connection that died silently is replaced before the lease ends, unless the lease is very short.
 
     >>> deadline_s(10_000), deadline_s(100)
     (3.3333333333333335, 1.0)

@@ -2,7 +2,7 @@
 
     joins, claims, settlements, …      ──▶ SharedConnection, one for each node of the store
     large replies                      ──▶ SharedConnection, one for each node, opened at the first one
-    blocked reads                      ──▶ BlockedReads, one for each group name
+    blocked reads                      ──▶ BlockedReads, one for each group name, in a cluster also for each slot
     transactions of ordered consumers  ──▶ SharedConnection, one for each node, used by one at a time
 
 So large entries do not delay settlements. Leases have their own connection and thread (`lease`), which

@@ -72,7 +72,7 @@ class Authorization:
         """Check that the session's user may run a command. ``context`` is the context of a refusal in ACL LOG,
         by default ``toplevel`` or, within a transaction, ``multi``.
 
-        Raises `CommandError` (NOPERM) if not, and records that in ACL LOG.
+        Raises `CommandError` (NOPERM) if the user may not run it, and records the refusal in ACL LOG.
         """
         found = denial(session.user, row, arguments)
         if found is not None:

@@ -56,7 +56,7 @@ class AccessChanges:
             self._disconnect(victim)
 
     def _drop_subscribers(self, changes: dict[User, User]) -> None:
-        """Close connections with subscriptions that the changed user does not permit."""
+        """Close connections with subscriptions for which the changed user has no permission."""
         for victim in list(self._clients.sessions.values()):
             made = changes.get(victim.user)
             if made is None or any(selector.all_channels for selector in made.selectors):

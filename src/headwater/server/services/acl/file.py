@@ -47,7 +47,7 @@ def read(path: Path, *, all_channels: bool) -> dict[bytes, User]:
 
 
 def write(path: Path, users: Iterable[User]) -> None:
-    """Replace the file by one with ``users``. Raises `OSError`."""
+    """Replace the content of the file with ``users``. Raises `OSError`."""
     replace_file(path, b"".join(user.line() + b"\n" for user in users))
 
 

@@ -2,8 +2,8 @@
 
 Rule 1. The reply to a failed AUTH or HELLO AUTH waits 100 ms after the first failure from an
         address, and twice as long after each further one, 2 s at most. A successful login does not
-        wait, and does not shorten the delay of the next failure: a client that has one password
-        could guess others.
+        wait, and does not shorten the delay of the next failure: otherwise a client that has one
+        password could guess others.
 Rule 2. Meanwhile the client's further requests wait. It does not count as blocked, and CLIENT
         UNBLOCK does not affect it. An EXEC with a failed login waits as a whole, and further logins
         in it are not checked: they would be guesses without a delay.

@@ -79,7 +79,7 @@ class Collections:
 
     def __init__(self) -> None:
         self.collect_all: Callable[[], object] = gc.collect
-        """Runs a full collection now (MEMORY PURGE)."""
+        """Function that runs a full collection now (MEMORY PURGE)."""
         self.reset()
 
     def reset(self) -> None:

@@ -30,13 +30,13 @@ def quoted(value: bytes) -> bytes:
 
 
 class Monitors:
-    """The monitoring sessions, in the order in which they started. The truth value is False if none monitors."""
+    """The monitoring sessions, in the order in which they started. The truth value is False without sessions."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._sessions: dict[Session, None] = {}
         self.source: bytes | None = None
-        """Replaces the client's address while commands come from a script (``lua``); otherwise None."""
+        """Word shown instead of the client's address while a script runs commands (``lua``); otherwise None."""
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -12,8 +12,6 @@ from headwater.config.inert import ALIASES, INERT
 
 HIDDEN = b"(redacted)"
 
-_SECRET_NAMES = {"masteruser", "user"}
-"""Names in redis.conf that are secret in Redis and not settings here."""
 
 _WHOLLY_HIDDEN = {b"AUTH": 1, b"ACL|SETUSER": 2, b"ACL|DELUSER": 2, b"ACL|GETUSER": 2}
 """Command → index of the first argument that is hidden, with all arguments after it."""
@@ -55,4 +53,4 @@ def _is_secret(setting: bytes) -> bool:
     name = setting.decode("utf-8", "surrogateescape")
     name = ALIASES.get(name, name)
     declared = SETTINGS.get(name) or FIXED.get(name) or INERT.get(name)
-    return declared.secret if declared is not None else name in _SECRET_NAMES
+    return declared.secret if declared is not None else name == "user"

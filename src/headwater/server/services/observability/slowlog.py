@@ -22,7 +22,7 @@ OFF = -1
 
 
 class SlowEntry(NamedTuple):
-    """An entry as SLOWLOG GET replies it: number, Unix time in seconds, duration, arguments cut by `cut_values`."""
+    """An entry as SLOWLOG GET shows it: number, Unix time in seconds, duration, arguments cut by `cut_values`."""
 
     number: int
     time: int
@@ -105,7 +105,7 @@ def _first_bytes(arguments: Arguments, index: int) -> bytes:
 
 
 def cut_values(values: list[bytes], count: int) -> list[bytes]:
-    """Replace all but the first of ``count`` arguments by the number of the arguments that are left out."""
+    """Replace the last of ``values`` with the number of omitted arguments if ``count`` exceeds `MAX_ARGUMENTS`."""
     if count <= MAX_ARGUMENTS:
         return values
     left = count - MAX_ARGUMENTS + 1

@@ -61,7 +61,7 @@ def stats(services: Services) -> Fields:
         "eventloop_duration_sum": traffic.cpu_ns() // 1000,
         "eventloop_duration_cmd_sum": sum(
             each.nanoseconds for name, each in observer.commands.items() if name != b"EXEC"
-        )  # the commands of EXEC are counted, and those of scripts twice
+        )  # without EXEC, whose commands are counted; those of scripts are counted twice
         // 1000,
         "instantaneous_eventloop_cycles_per_sec": traffic.cycles_per_second,
         "instantaneous_eventloop_duration_usec": traffic.cpu_ns_a_cycle // 1000,
@@ -88,7 +88,7 @@ def commandstats(services: Services) -> Fields:
 
 
 _SAFE = str.maketrans("#:\r\n", "____")
-"""Replaces characters that have a meaning in INFO. Precedent: Redis, server.c, getSafeInfoString."""
+"""Translation table for characters that have a meaning in INFO. Precedent: Redis, server.c, getSafeInfoString."""
 
 
 def errorstats(services: Services) -> Fields:

@@ -21,11 +21,11 @@ local QUANTIFIERS = 1000 -- maximum number in a pattern: C's stack grows with ea
 local STEPS = 30000000 -- maximum number in C in one call, a tenth of a second; longer matches are done step by step
 local FREE = 100000 -- number of steps in C in one call up to which they are not charged
 local PATTERNS = 500 -- maximum number of patterns whose growth is cached
-local RESULTS = 8000 -- maximum number of unpack. Precedent: Lua 5.1, LUAI_MAXCSTACK, which it checks too late.
+local RESULTS = 8000 -- maximum number that unpack returns. Precedent: Lua 5.1, LUAI_MAXCSTACK, checked too late.
 local LONG_TEXT = 1000 -- number of bytes from which the comparison of two texts is charged
 local BYTES = 16 -- number of bytes that C reads or writes in the time of a step
 local SORTED = 100000 -- maximum number of items sorted in C; more are compared in Lua, where the clock is checked
-local ITEM_BYTES = 4 -- number of bytes that an item of concat counts in addition to its own
+local ITEM_BYTES = 4 -- number of bytes counted for each item of concat in addition to its own
 local MOVES = 10000000 -- maximum number of items that table.insert moves: all items after the position
 
 local function passed_on(name, ok, ...)
@@ -315,7 +315,7 @@ for _, name in ipairs({ "format", "lower", "reverse", "upper" }) do
     end
 end
 
--- Returns approximately the bytes that concat reads. Stops at the first item that C refuses, and above the limit.
+-- Returns roughly how many bytes concat reads. Stops at the first item that C refuses, and above the limit.
 local function joined_bytes(list, separator, first, last)
     first, last = tonumber(first) or 1, tonumber(last) or (type(list) == "table" and #list or 0)
     local between = #(text_of(separator) or "")

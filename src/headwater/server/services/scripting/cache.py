@@ -1,7 +1,7 @@
 """The cache of scripts by the SHA-1 of their text. Each is compiled once.
 
-Rule 1. Scripts of SCRIPT LOAD remain until SCRIPT FLUSH. Of the scripts of EVAL the latest 500 remain:
-        otherwise a client that puts values into the text of scripts would fill the memory.
+Rule 1. Scripts of SCRIPT LOAD remain until SCRIPT FLUSH. Of the scripts of EVAL the 500 most recently used
+        remain: otherwise a client that puts values into the text of scripts would fill the memory.
 Rule 2. Scripts are not state: the journal has the changes by scripts, and a restart forgets the scripts.
 
 Source: redis.io, EVAL; Redis 7.4 for rule 1 (eval.c, LRU_LIST_LENGTH).

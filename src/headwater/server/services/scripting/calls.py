@@ -65,7 +65,7 @@ class ScriptRun:
     ) -> None:
         self._runner = runner
         self._authorization = authorization
-        # As in Redis, a script that has begun to write is not stopped halfway.
+        # As in Redis, the limit does not stop a script that has begun to write.
         self._is_bounded = memory.limit > 0 and memory.was_exceeded and not script.ignores_limit
         self._seconds = seconds
         self._session = session

@@ -21,7 +21,7 @@ script sets a higher limit, Python's stack may overflow; the error is the same."
 _FRAMES = 5
 """Maximum number of Python's frames for each level of nested values."""
 _DEEP = threading.Lock()
-"""Held while the limit of Python's stack is higher."""
+"""Lock that is held while the limit of Python's stack is raised."""
 
 
 def deeply(function: Callable[[], Any]) -> Any:
@@ -41,7 +41,7 @@ def deeply(function: Callable[[], Any]) -> Any:
 
 
 ITEM_BYTES = 16
-"""Number of bytes that an item of a table counts, for the time that it takes, in addition to its own."""
+"""Number of bytes counted for each item of a table in addition to its text, to account for its time."""
 UNCHECKED_BYTES = 16 * 1024
 """Number of bytes between two checks of the length and the time."""
 
@@ -51,7 +51,7 @@ _LENIENT = re.compile(
     r"|-\.\d+(?:e[+-]?\d+)?",
     re.IGNORECASE | re.DOTALL,
 )
-"""Matches strings, and the numbers of strtod that JSON does not have."""
+"""Pattern of strings, and of the numbers of strtod that JSON does not have."""
 
 _NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 

@@ -64,7 +64,7 @@ _DIRECT_WORDS = 1000
 refuses 8000 (LUAI_MAXCSTACK)."""
 
 _SMALL_BYTES = 4096
-"""Size, in bytes, up to which a text is not checked again if Lua has any room."""
+"""Maximum size, in bytes, of a text that is passed to Lua without another check of Lua's room."""
 
 _LOGGED_BYTES = 16 * MAX_LOG_MESSAGE
 """Maximum number of bytes of a log message that are read. The log cuts the message to a sixteenth of that."""

@@ -38,8 +38,8 @@ end
 -- Outside a run there is no time limit (interpreter.py).
 local function watch_time()
     if host.expired() then
-        -- From now on at every instruction: a script that catches the error gets it again. Functions of
-        -- this file continue, so that they can report the error.
+        -- From now on, check at every instruction: a script that catches the error gets it again. Functions
+        -- of this file continue, so that they can report the error.
         ending = true
         sethook(watch_time, "", 1)
         if OURS[getinfo(2, "S").source] == nil then

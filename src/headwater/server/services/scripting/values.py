@@ -38,7 +38,7 @@ from headwater.server.services.observability.observer import CountedError
 
 
 class ScriptFailed(Exception):
-    """An error reply to a command that a script called. ``counted`` is True if statistics have counted it."""
+    """An error of a command or function called by a script. ``counted`` is True if statistics have counted it."""
 
     def __init__(self, text: bytes, *, counted: bool = False) -> None:
         super().__init__(text)

@@ -8,7 +8,7 @@ same image."""
 
 
 class CheckpointStatistics:
-    """Times are seconds: ``last_save`` of the wall clock, all others monotonic or durations."""
+    """Statistics of a node's checkpoints. ``last_save`` is in Unix seconds; ``now`` is monotonic, in seconds."""
 
     def __init__(self, opened: int) -> None:
         self.requested = ""

@@ -12,8 +12,8 @@ Rule 1. Turns continue while an image is written. Only the rotation and the repl
         are done under the node's lock.
 Rule 2. One checkpoint runs at a time. One that fails is tried again after growing pauses, up to
         `_LONGEST_PAUSE_S`. Until then the journal has everything, as if no checkpoint had begun.
-Rule 3. If no helper process can be started, the store writes an image itself when it is opened and
-        closed (`write_now`), while no command runs.
+Rule 3. If no helper process can be started, the store writes images itself (`write_now`), between turns: when
+        it is opened or closed, on request, and when the disk is full.
 
 Source: redis.conf, auto-aof-rewrite-percentage and auto-aof-rewrite-min-size.
 """
@@ -114,8 +114,8 @@ class Checkpoints:
         )
 
     def _growth(self) -> int:
-        """Return the number of bytes by which the journal may grow before the next checkpoint. Without a helper, a
-        checkpoint is only written when the disk is full."""
+        """Return the number of bytes by which the journal may grow before the next automatic checkpoint. Without a
+        helper, only a full disk causes one."""
         share = self._config.auto_aof_rewrite_percentage
         if self._journal is None or not share:
             return NEVER
@@ -138,8 +138,8 @@ class Checkpoints:
         return self.statistics.requested != "" or self._thread is not None
 
     def request(self, command: str) -> None:
-        """Begin a checkpoint at the end of this turn. ``command`` is ``save`` or ``rewrite``, which differ only
-        in the fields of INFO."""
+        """Begin a checkpoint at the end of this turn, or after the one that is running. ``command`` is ``save`` or
+        ``rewrite``, which differ only in the fields of INFO."""
         assert self._journal is not None, "the command checks that there is a journal"
         self.statistics.requested = command
         self._retry_at = 0.0
@@ -303,8 +303,8 @@ class Checkpoints:
     # --- in this process ------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Write an image at a clean stop if replaying the journal would take long, if the last checkpoint failed,
-        if save points keep the data and not ``appendonly``, or if a file is damaged."""
+        """Write an image at a clean stop if a file is damaged or, except after SHUTDOWN NOSAVE, if replaying the
+        journal would take long, the last checkpoint failed, or only save points keep the data."""
         least = TAIL_BYTES if self._config.appendonly and not self._failures else 1
         wanted = self._state.writes_image_at_stop and self._tail_is_long(least)
         if wanted or self._damaged:

@@ -34,7 +34,7 @@ from headwater.server.session.session import Session
 log = logging.getLogger("headwater.server")
 
 THREADS = 4
-"""Number of clients whose blocks are read concurrently: a disk serves several requests faster than one by one."""
+"""Number of clients whose blocks are read concurrently: a disk serves concurrent requests faster."""
 
 
 class ColdRead(NamedTuple):
@@ -83,7 +83,7 @@ class ColdReads:
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] | None = None
-        """Makes the driver call the node's `tick`; None without a driver. Thread-safe."""
+        """Thread-safe function that makes the driver run a tick of the node; None without a driver."""
         self.waits = 0
         """Number of times a command had to wait."""
         self._reading: dict[Session, _Read] = {}

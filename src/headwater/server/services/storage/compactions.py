@@ -46,7 +46,7 @@ Holders = dict[BlobPlace, list[tuple[int, "ref[EntryBlock]"]]]
 
 
 class _Interrupted(Exception):
-    """The node is stopping, or has another keyspace."""
+    """The node is stopping, is poisoned, or has another keyspace."""
 
 
 class Compactions:

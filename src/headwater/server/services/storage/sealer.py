@@ -112,7 +112,7 @@ class Sealer:
         self._faults = services.faults
         self._lock = lock
         self._reported = threading.Event()
-        """Set when the thread has results."""
+        """Event that is set when the thread has results."""
         self._queue: _Queue = SimpleQueue()
         self._queued = self._sealed_bytes = 0
         self._thread: threading.Thread | None = None
@@ -192,8 +192,8 @@ class Sealer:
         worker.sync()
 
     def try_step(self) -> float | None:
-        """Run `settle` and `step` in the thread when its queue is empty, unless the node is busy. Return the
-        time until the next call, in seconds; None if no result is left or the node does not take any."""
+        """Run `take_turn` in the thread when its queue is empty, unless the node is busy. Return the time until
+        the next call, in seconds; None if no result is left or the node does not take any."""
         if not self.takes_turns:
             return None
         applied = True
@@ -221,8 +221,8 @@ class Sealer:
         self._queue.put(None)
 
     def take_turn(self) -> bool:
-        """Run `settle` and `step` in a separate turn. Return whether a result was applied. The caller must hold
-        the node's lock."""
+        """Apply results and queue more blocks in a separate turn. Return whether a result was applied. The caller
+        must hold the node's lock."""
         if self._state.poisoned is not None or self._stopped:
             return False
         applied = self._apply()

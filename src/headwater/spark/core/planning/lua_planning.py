@@ -78,7 +78,7 @@ _AT_FIRST: Final = 16
 
 
 class Walk:
-    """A walk over the first ``most`` (None: all) live entries in (start, to]. ``seen`` is the number so far,
+    """A walk over the first ``most`` (None: all) live entries in (start, to]. ``seen`` is the number walked,
     ``starts`` the ids at the increasing indexes ``places``, ``copied`` the bytes that the last call copied."""
 
     def __init__(
@@ -123,10 +123,10 @@ class LuaPlanner(Planner):
     """Plans with Lua on Redis and Valkey.
 
     On these servers a count walks the range, so known counts are not computed again. If the first entry is after
-    the position, all live entries are. If no entry was missing at the last look, none is missing now if the total
+    the position, so are all others. If no entry was missing at the last look, none is missing now if the total
     of removed entries and the first entry are the same, and the stream has all entries that its counter says were
     added since. Then only the entries added since are counted. (The last check is needed because a stream that
-    was created again can agree in the rest.)
+    was created again can pass the others.)
     """
 
     def __init__(self, store: SourceStore) -> None:

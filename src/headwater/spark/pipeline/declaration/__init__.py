@@ -25,8 +25,8 @@
     path = "tables/by_category"
 
 Rule 1. All mistakes are reported together, each with its key and a valid alternative.
-Rule 2. ``${NAME}`` is replaced from the environment, except in SQL, so that a file need not contain a url's
-        password. Such values are never shown, except in paths and in ``master`` and ``app``.
+Rule 2. ``${NAME}`` in urls, streams, paths and options is replaced from the environment, so a file need not
+        contain a url's password. Such values are never shown, except in paths and in ``master`` and ``app``.
 Rule 3. Paths are relative to the file's directory, so a pipeline runs the same from any working directory.
 
     model                              the contents of a declaration: Pipeline, Source, Table, Archive …

@@ -3,10 +3,10 @@
     source, append ──▶ append, update                   one streaming query each
     append, update, complete, input ──▶ complete        a batch, after the run
 
-A table of mode append or update reads sources and append tables, each of their rows once. It reads an append table
-from the log of that table's commits, if that table's sink has a log (parquet, delta). Otherwise its query contains
-that table's SQL, and reads that table's sources. A complete table reads tables. It never reads a source, because
-a source may be trimmed, and the table's contents must not shrink.
+A table of mode append or update reads inputs, and each row of sources and append tables once. It reads an append
+table from the log of that table's commits, if that table's sink has a log (parquet, delta). Otherwise its query
+contains that table's SQL, and reads that table's sources. A complete table reads tables and inputs. It never reads
+a source, because a source may be trimmed, and the table's contents must not shrink.
 """
 
 from __future__ import annotations

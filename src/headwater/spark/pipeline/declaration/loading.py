@@ -112,7 +112,7 @@ def _check_group(problems: Problems, name: str, source: Source, readers: list[st
 
 
 def _check_loops(problems: Problems, name: str, source: Source, readers: Sequence[Table]) -> None:
-    """Check that no table is written to a stream from which it is made, and would so read its own rows."""
+    """Check that no table is written to a stream from which it is made: it would read its own rows."""
     try:
         options = parse_options(source.options)
     except DeclarationError:
@@ -162,7 +162,7 @@ def _check_names(problems: Problems, **sections: Mapping[str, Any]) -> None:
 
 
 def _check_paths(problems: Problems, tables: Mapping[str, Table]) -> None:
-    """Check that no table is in another table's directory or quarantine."""
+    """Check that no table is in another table's directory or quarantine, and that none share a checkpoint."""
     paths: dict[str, Path] = {}
     for name, table in tables.items():
         place = name if name == DEAD_LETTERS else f"table.{name}"

@@ -58,7 +58,7 @@ class Expectation(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """The maximum delay of rows by the times in ``column`` of ``of``; if ``of`` is None, of any stream with it."""
+    """The maximum delay of rows by ``column`` of the stream ``of``; None means every stream with that column."""
 
     column: str
     delay: str
@@ -125,7 +125,7 @@ class Archive(NamedTuple):
     """The sources to archive, and the archive's directory.
 
     Entries younger than ``keep_ms`` stay in the stream; if ``trim`` is false, all entries stay. Queries that have
-    not been seen for ``forget_queries_after_ms`` (None: without limit) do not prevent trimming.
+    not been seen for ``forget_queries_after_ms`` do not prevent trimming; if that is None, every query does.
     """
 
     path: Path

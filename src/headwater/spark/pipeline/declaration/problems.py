@@ -96,7 +96,7 @@ class Problems:
         return None
 
     def names(self, key: str, value: object, expected: str) -> tuple[str, ...]:
-        """Return the strings in the list ``value``. Blank and repeated ones are reported and left out."""
+        """Return the strings in the list ``value``, without blank and repeated ones, which are reported."""
         listed = self.value(key, value, list[str], expected) or []
         for name in dict.fromkeys(listed):
             if not name.strip():

@@ -93,7 +93,7 @@ def _check_source(
 
 
 def read_input(problems: Problems, name: str, values: dict[str, Any]) -> Input:
-    """Read a static table: files, or a table of a database."""
+    """Read a static table: files, or a table or query of a database."""
     place = f"input.{name}"
     schema = problems.schema(f"{place}.schema", values.get("schema"))
     if values.get("format") == "jdbc" or ("url" in values and "path" not in values):

@@ -174,7 +174,7 @@ def _quarantine(
     path: Path | None,
     expectations: Sequence[Expectation],
 ) -> Path | None:
-    """Return the quarantine's directory, by default next to the table; None if no expectation quarantines."""
+    """Return the quarantine's directory (default: next to the table, or in ``quarantine``); None if not needed."""
     asked = any(expectation.action == "quarantine" for expectation in expectations)
     if "quarantine" in values:
         if not asked:

@@ -64,7 +64,7 @@ class AppendSink(Protocol):
         """Return the rows of complete batches. Raises `PipelineError` if the sink cannot be read back."""
 
     def rows(self) -> int | None:
-        """Return its number of rows, without Spark; None if it is not known."""
+        """Return the number of rows in the sink, without Spark; None if it is unknown."""
 
 
 class CompleteSink(Protocol):
@@ -83,4 +83,4 @@ class CompleteSink(Protocol):
         """Return the contents, with the columns in ``schema``."""
 
     def rows(self) -> int | None:
-        """Return its number of rows, without Spark; None if it is not known."""
+        """Return the number of rows in the sink, without Spark; None if it is unknown."""

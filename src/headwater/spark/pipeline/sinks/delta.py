@@ -14,7 +14,7 @@ A batch whose transaction is in the log is not written again. **Update** merges 
 commit, with delta-rs in the driver's process. **Complete** replaces all files in one commit.
 
 Files that a crash left without a commit are not part of the table: a replayed batch replaces them, and Delta's
-VACUUM removes the rest. Tables with deletion vectors, which delta-rs does not write, are not read back.
+VACUUM removes any others. Tables with deletion vectors, which delta-rs does not write, are not read back.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DeltaAppend(DeltaDirectory):
             return
         query = Checkpoint(self.checkpoint).query()
         if query != wrote:
-            there = f"is of query {query}" if query else "is gone"
+            there = f"belongs to query {query}" if query else "is gone"
             raise PipelineError(
                 f"{self.path} was written by query {wrote}, but its checkpoint ({self.checkpoint}) "
                 f"{there}: everything would be read again. Restore it, or remove the whole table."

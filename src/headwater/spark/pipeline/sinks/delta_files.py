@@ -1,4 +1,4 @@
-"""Moves files that Spark wrote into a Delta table, and adds them to the table's log. The Delta sinks share it."""
+"""Moves Spark's files into a Delta table, and adds them to the table's log. The Delta sinks share this module."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class DeltaDirectory:
     def rows(self) -> int | None:
         """Return the number of rows in the newest version by its log.
 
-        Returns None if the table does not exist, or another writer left a number out or made deletion vectors.
+        Returns None without the table or delta-rs, or if another writer omitted a number or made deletion vectors.
         """
         import pyarrow as pa
 

@@ -97,7 +97,7 @@ class AppendTable:
         self._written = _Written()
 
     def check(self) -> None:
-        """Raise `PipelineError` if another writer used the directory, or a repair was interrupted."""
+        """Raise `PipelineError` if another writer or query used the directory, or a repair was interrupted."""
         check_directory(self.path)
         if (self.path / "_delta_log").exists():
             raise PipelineError(

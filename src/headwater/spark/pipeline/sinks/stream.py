@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class StreamTable(SinkWithoutPath):
-    """The stream ``stream`` at ``url``. ``options`` are the sink's: ``codec``, ``maxlen``, ``minid``.
+    """The stream ``stream`` at ``url``. ``options`` are the sink's, such as ``codec`` or ``maxlen``.
 
     Raises `DeclarationError` for options that the sink does not have.
     """

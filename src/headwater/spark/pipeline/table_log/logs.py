@@ -51,7 +51,7 @@ def log_of(kind: str, path: Path) -> TableLog:
 
 
 def checked(path: Path, start: LogPosition, end: LogPosition) -> LogPosition:
-    """Return ``end``. Raises `DataLoss` if ``end`` is before ``start``, or of another table than ``start``."""
+    """Return ``end``. Raises `DataLoss` if ``end`` is before ``start``, or belongs to another table."""
     if start.table is None or (start.table == end.table and start.to <= end.to):
         return end
     gone = end.table is None
@@ -94,7 +94,7 @@ class ManifestLog:
         if any(commit["query"] != end.table for commit in commits) or (
             end.to > begin and not lines
         ):
-            raise _lost(self._path, "is gone")
+            raise _lost(self._path, "is gone, or was removed and made again")
         return [
             AddedFile(
                 path=str(self._path / name),

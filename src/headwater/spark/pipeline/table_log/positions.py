@@ -27,7 +27,7 @@ def offset_of(position: LogPosition) -> dict[str, Any]:
 
 
 def is_position(offset: dict[str, Any] | None) -> bool:
-    """Return whether an offset is of a table's log; otherwise it is of a source.
+    """Return whether an offset is a position in a table's log, and not one in a source.
 
     >>> is_position({"table": "8d1f", "to": 812}), is_position({"orders": {"from": "0-0"}}), is_position(None)
     (True, False, False)
