@@ -118,7 +118,7 @@ GATES := tests/e2e/test_gates.py
 
 slice: build peers build/spark-classes.jsa
 	$(PYTEST) -q -m slice $(GATES)
-	$(PYTEST) $(TWO) -q -m slice --ignore $(GATES) $(ARGS)
+	$(PYTEST) $(THREE) -q -m slice --ignore $(GATES) $(ARGS)
 	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m slice tests/conformance tests/property
 
 # Clusters of three shards with replicas, and Sentinels, of Redis and Valkey. One test at a time: these are

@@ -66,5 +66,5 @@ def test_consumers_seen_within_the_day_are_not_reaped(core: Core) -> None:
 def test_listing_consumers_of_a_missing_group_raises(core: Core) -> None:
     with pytest.raises(HeadwaterError, match="no group 'nobody' of stream 's'"):
         core.do(consumers("s", "nobody"))
-    with pytest.raises(HeadwaterError, match="there is no stream 'nothing': look at the name"):
+    with pytest.raises(HeadwaterError, match="there is no stream 'nothing': check the name"):
         core.do(consumers("nothing", "g"))
