@@ -40,7 +40,9 @@ def test_sources_keep_their_number_and_order_but_may_be_renamed(tmp_path: Path) 
     (checkpoint.path / "offsets" / "0").write_text("v1\n{}\n{}\n{}")
 
     for names in (["b", "a"], ["a"], ["a", "c", "b"], ["c", "a"]):
-        with pytest.raises(PipelineError, match="belongs to a, b: the sources and their order must not"):
+        with pytest.raises(
+            PipelineError, match="belongs to a, b: the sources and their order must not"
+        ):
             checkpoint.note_sources(names)
     checkpoint.note_sources(["a", "new"])
 

@@ -112,7 +112,7 @@ def test_an_unknown_scheme_is_refused(url: str | None) -> None:
     import headwater
 
     for module in (headwater, headwater.aio):
-        with pytest.raises(ConfigError, match="does not name a store|no url is given"):
+        with pytest.raises(ConfigError, match=r"does not name a store|no url is given"):
             module.connect(url)
 
 
