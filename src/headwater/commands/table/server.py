@@ -222,7 +222,7 @@ MODULE = Command(
 
 DEBUG = Command(
     "debug", arity=-2, flags=ADMIN, group="server", since="1.0.0",
-    summary="For tests: a pause, an error, a replay of the journal.",
+    summary="Pauses the server, returns an error, or replays the journal, for tests.",
     syntax="subcommand [arg [arg ...]]",
     run="server:debug.debug",
 )

@@ -139,8 +139,8 @@ class Services:
         self._configure_keyspace()
 
     def load(self, keyspace: Keyspace, journal: Journal) -> None:
-        """Install the state ``keyspace``, which was replayed from ``journal``, and store changes in
-        ``journal``. Call it between turns."""
+        """Install the state ``keyspace``, which was replayed from ``journal``, and record later
+        changes in ``journal``. Call it between turns."""
         segments = self.storage.open(journal)
         self.records.use(keyspace.facts, journal)
         self.state.started_ms += self.times.start_after(journal.recovery.last_now_ms)

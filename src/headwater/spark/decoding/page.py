@@ -177,7 +177,7 @@ def parsed(
     type_: pa.DataType,
     *arguments: int,
 ) -> pa.Array | None:
-    """Parse ``texts`` to ``type_`` by a function of numbers.py; None if it does not accept them."""
+    """Convert ``texts`` to ``type_`` with ``parse``, a function of numbers.py; None if this is not possible."""
     validity, offsets, data = texts.buffers()
     if data is None or texts.offset:
         return None

@@ -173,6 +173,8 @@ def _ranges(
             "startingId = 'earliest' instead of a backfill."
         )
     first, last = _first(start), _last(end)
+    if last is not None and first > last:
+        raise PipelineError(f"--from {start} is after --to {end}: no entry is between them")
     found: dict[str, dict[str, Range]] = {}
     for name in sources:
         found[name] = {}
@@ -189,8 +191,8 @@ def _ranges(
     found = {name: streams for name, streams in found.items() if streams}
     if not found:
         raise PipelineError(
-            f"the table has read all entries from {start} on: it begins at the streams' first entries, or "
-            "before that place"
+            f"the table has read all entries from {start} on: it begins there, before "
+            "that, or at the first entries of its streams"
         )
     _refuse_overlap(checkpoint, found)
     return found
@@ -230,7 +232,7 @@ def _refuse_overlap(checkpoint: Checkpoint, ranges: dict[str, dict[str, Range]])
                         + (
                             ""
                             if record["done"]
-                            else f", and repeat that one: --from {first} --to {last}"
+                            else f", and complete the partial one with --from {first} --to {last}"
                         )
                     )
 

@@ -193,7 +193,7 @@ class ProcessDelays:
                 log.warning("the event loop runs again after %.1f s", self._delay)
 
     def _current(self) -> str:
-        """Return the handler whose task the event loop runs."""
+        """Return what the event loop is running, for the log: a handler, another task, or other code."""
         try:
             task = asyncio.current_task(self._loop)
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""Collects settlements and sends them in batches: 256 of them, a handler's whole batch, or all within 5 ms.
+"""Collects settlements and sends them in batches: those added within 5 ms, at most 256 or a handler's whole batch.
 
 Rule 1. A settlement that was added earlier is sent with an earlier batch or the same one, except for large ones (rule
         4). Each entry is settled once.

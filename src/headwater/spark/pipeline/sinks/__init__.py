@@ -40,7 +40,7 @@ def check_is_last(place: object, batch: BatchId, last: int) -> None:
     if batch.number < last:
         raise PipelineError(
             f"{place} has batch {last}, but the query writes batch {batch.number}: its checkpoint "
-            "was set back. Restore it as it was; or remove the whole table and rebuild it."
+            "was set back. Restore the latest checkpoint, or remove the whole table and rebuild it."
         )
 
 
