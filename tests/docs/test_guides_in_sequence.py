@@ -257,7 +257,7 @@ def read_worker(reader: Reader) -> None:
 def setting(guide: str) -> str:
     text = (GUIDES / guide).read_text(encoding="utf-8")
     assert "Install pytest-asyncio" in text
-    (found,) = re.findall(r"set `(.*?)` in\s`\[tool\.pytest\.ini_options\]`", text)
+    (found,) = re.findall(r"set\s`(.*?)`\sin\s`\[tool\.pytest\.ini_options\]`", text)
     return str(found)
 
 
