@@ -147,7 +147,7 @@ async def test_reads_survive_a_failover_and_writes_are_not_repeated(cluster: Clu
 async def test_the_documented_permissions_suffice_on_every_node(cluster: Cluster) -> None:
     # Given a user with the permissions that the guide names, on every node
     text = (ROOT / "docs/guide/worker.md").read_text(encoding="utf-8")
-    rules = text.partition("has these rights:\n\n```text\n")[2].partition("```")[0].split()
+    rules = text.partition("with these rights:\n\n```text\n")[2].partition("```")[0].split()
     for node in cluster.nodes:
         node.ask("ACL", "SETUSER", "app", "reset", "on", ">secret", *rules)
     url = cluster.url.replace("redis+cluster://", "redis+cluster://app:secret@")
