@@ -369,6 +369,7 @@ def test_monitor_slowlog_and_client_list_show_no_passwords(ours: ServerThread) -
             ("config", "set", "REQUIREPASS", "hidden"),
             ("CONFIG", "SET", "tls-key-file-pass", "hidden"),
             ("CONFIG", "SET", "maxclients", "100", "masterauth", "hidden"),
+            ("CONFIG", "SET", "masteruser", "hidden"),
             ("ACL", "setuser", "bob", ">hidden"),
         ):
             wire.ask(*request)

@@ -15,7 +15,7 @@ import redis
 
 from headwater.errors import DeclarationError
 from headwater.worker import App
-from headwater.worker.process.source_watch import SourceWatch
+from headwater.worker.process.source_watch import SourceWatch, is_source
 from tests.worker.apps import Order, eventually, orders
 from tests.worker.processes import WorkerProcess, supervised
 
@@ -41,6 +41,14 @@ async def bill(order: Order, delivery: Delivery) -> None:
 
 
 # --- which files ----------------------------------------------------------------------------------
+
+
+def test_files_of_headwater_are_not_sources_of_the_program() -> None:
+    from headwater import errors
+
+    assert not is_source(errors.__file__)
+    assert not is_source(is_source.__code__.co_filename)
+    assert is_source(__file__)
 
 
 def test_changed_added_and_removed_sources_are_found(tmp_path: Path) -> None:
