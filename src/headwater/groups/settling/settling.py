@@ -81,8 +81,11 @@ class Addition(NamedTuple):
 
     def words(self) -> list[Word]:
         """Return XADD's arguments after the key."""
-        trim: list[Word] = [] if self.maxlen is None else ["MAXLEN", "~", self.maxlen]
-        return [*trim, "*", *chain.from_iterable(self.fields)]
+        return [*self.trim(), b"*", *chain.from_iterable(self.fields)]
+
+    def trim(self) -> list[bytes]:
+        """Return the trimming option of XADD and XSETTLE; empty for no trimming."""
+        return [] if self.maxlen is None else [b"MAXLEN", b"~", b"%d" % self.maxlen]
 
 
 class Settlement(NamedTuple):
@@ -342,9 +345,8 @@ def _additions(settlements: Sequence[Settlement]) -> list[Word]:
             kind = (addition.stream, addition.maxlen, len(addition.fields))
             head = heads.get(kind)
             if head is None:
-                trim = [] if addition.maxlen is None else [b"MAXLEN", b"~", b"%d" % addition.maxlen]
-                stream = bytes_of(addition.stream)
-                head = heads[kind] = [b"TO", stream, *trim, b"*", b"FIELDS", b"%d" % kind[2]]
+                to = [b"TO", bytes_of(addition.stream), *addition.trim(), b"*"]
+                head = heads[kind] = [*to, b"FIELDS", b"%d" % kind[2]]
             words += head
             for pair in addition.fields:
                 words += pair

@@ -122,7 +122,9 @@ def served_store(url: str) -> Iterator[ServedStore]:
             process.wait()
             said = (private / "log").read_text(errors="replace").strip()
             shared = (
-                f"--dir {unquote(parts.path)}" if parts.netloc != "memory" else "--appendonly no"
+                f"--dir {unquote(parts.path)}"
+                if parts.netloc != "memory"
+                else "--appendonly no --save ''"
             )
             raise HeadwaterError(
                 f"the store of {url} cannot be served to the workers: {said} (To share a store between programs, "

@@ -53,4 +53,4 @@ def _is_secret(setting: bytes) -> bool:
     name = setting.decode("utf-8", "surrogateescape")
     name = ALIASES.get(name, name)
     declared = SETTINGS.get(name) or FIXED.get(name) or INERT.get(name)
-    return declared.secret if declared is not None else name == "user"
+    return declared.secret if declared is not None else name == "user"  # an ACL line of redis.conf
