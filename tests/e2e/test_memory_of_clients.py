@@ -47,7 +47,8 @@ class Grower(NamedTuple):
     clients: int = 1
     answered: bool = True
     purged: bool = False
-    """Whether growing frees memory on the way, such as a table for a larger one, which the allocator keeps."""
+    """Whether growing frees memory on the way, such as a table for a larger one, which the allocator keeps. How
+    much it frees depends on how the network cuts a request."""
     least: float = 40e6
     """What the process takes, at least."""
 
@@ -208,9 +209,11 @@ GROWERS = {
         1, each("SET", "k", "v" * 1_000_000), (("CLIENT", "UNPAUSE"),),
         (("CLIENT", "PAUSE", "10000000", "WRITE"),), clients=40, answered=False,
     ),
-    "half a value": Grower(1_500_000, half(("SET", "k", "v" * 1_600_000)), clients=50, answered=False),
+    "half a value": Grower(
+        1_500_000, half(("SET", "k", "v" * 1_600_000)), clients=50, answered=False, purged=True
+    ),
     "half of the arguments": Grower(
-        1_000_000, half(("DEL", *"k" * 150_000)), clients=15, answered=False
+        1_000_000, half(("DEL", *"k" * 150_000)), clients=15, answered=False, purged=True
     ),
     "unread messages": Grower(
         1_000, each("PUBLISH", "news", "m" * 60_000), UNSUBSCRIBED, (("SUBSCRIBE", "news"),)
