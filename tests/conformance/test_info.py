@@ -7,11 +7,14 @@ from functools import partial
 
 import pytest
 
+from headwater.client.sync.connect import connect
 from headwater.common.limits import MAX_ERROR_CODES
 from headwater.config.config import Config
 from headwater.errors import CommandError
+from headwater.server.opening import open_node
 from headwater.server.services.observability.info import render
 from headwater.server.services.scripting.cache import MOST_FROM_EVAL
+from headwater.testing.files import CrashableFiles
 from headwater.testing.node import LocalClient, LocalStore, request
 from headwater.testing.replies import Failure, Simple
 from headwater.testing.server import server_thread
@@ -97,6 +100,24 @@ def test_the_memory_of_a_client_is_in_the_list_of_clients(store: LocalStore, sen
     # Then both show it
     assert after[0] - before[0] > 500 * 64
     assert after[1] - before[1] > 500 * 200
+
+
+def test_a_killed_store_names_the_history_that_it_left() -> None:
+    # Given a store with an entry, in its first history
+    files = CrashableFiles()
+    with connect(node=open_node(Config(appendfsync="always"), files=files)) as client:
+        client.xadd("s", {"field": "value"})
+        before = client.info("replication")
+        (image,) = files.crash_images(seed=0, count=1)
+    assert (before["master_replid2"], before["second_repl_offset"]) == (0, -1)  # 40 zeros
+    # When it is killed and starts again
+    with connect(node=open_node(Config(), files=image)) as client:
+        found = client.info("replication")
+    # Then it has another history from the next byte on
+    offset = before["master_repl_offset"]
+    assert found["master_replid"] != before["master_replid"]
+    assert found["master_replid2"] == before["master_replid"]
+    assert (found["master_repl_offset"], found["second_repl_offset"]) == (offset, offset + 1)
 
 
 @pytest.mark.parametrize("who", READ)

@@ -20,6 +20,7 @@ from headwater.journal.format.checksum import bind_groups
 from headwater.journal.format.manifest import ImageEntry
 from headwater.journal.format.records import (
     GROUP_HEADER_BYTES,
+    LOCAL_KIND,
     begin_group,
     file_key,
     read_groups,
@@ -62,14 +63,11 @@ class WatchedJournal:
         return self._journal.commit(buffer, sync=sync)
 
 
-_STORED = 0x29
-
-
 def command_bytes(buffer: bytearray, seed: int) -> int:
     """Return the size of a turn's groups, without those that only say where blocks are on disk."""
     groups = read_groups(memoryview(bytes(buffer)), 0, seed=seed)
     return sum(
-        GROUP_HEADER_BYTES + len(group.facts) for group in groups if group.facts[0] != _STORED
+        GROUP_HEADER_BYTES + len(group.facts) for group in groups if group.facts[0] != LOCAL_KIND
     )
 
 
@@ -116,9 +114,7 @@ def facts_at(journal: Journal, rotation: Rotation) -> list[bytes]:
 
 def write_image(journal: Journal, rotation: Rotation, facts: Iterable[bytes]) -> ImageEntry:
     """Write an image of these facts, one group for each. After an error of the disk it is abandoned."""
-    writer = ImageWriter(
-        journal.files, rotation.image, journal.seed, rotation.turn, rotation.now_ms
-    )
+    writer = ImageWriter(journal.files, rotation, journal.seed)
     try:
         for one in facts:
             writer.write(bytearray(one))

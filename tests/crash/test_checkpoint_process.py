@@ -262,7 +262,7 @@ def test_checkpoints_of_an_idle_store_change_nothing(server: ServerProcess) -> N
 
 def order_for(directory: Path, *, digest: str) -> CheckpointOrder:
     """Return an order for an empty store."""
-    rotation = Rotation(1, 1, 1, Synced(0, 0), 0, 0)
+    rotation = Rotation(1, 1, 1, Synced(0, 0), 0, 0, 0)
     return CheckpointOrder(str(directory), digest, 5, None, rotation, 0, "none")
 
 

@@ -10,6 +10,7 @@ import pytest
 from headwater.client.sync.connect import connect
 from headwater.config.config import Config
 from headwater.engine.image.image_facts import IMAGE_KINDS
+from headwater.journal.format.records import LOCAL_KIND
 from headwater.persistence.dumping import KINDS
 from headwater.server.opening import open_node
 from tests.crash.golden_history import kinds_in, loaded, state_of
@@ -18,9 +19,7 @@ GOLDEN = Path(__file__).parent / "golden"
 FORMATS = sorted(path.name for path in GOLDEN.iterdir())
 DIRECTORIES = ("stopped", "killed")
 JOURNALS = ("format-1", "format-2")
-"""Directories without an image and segments."""
-STORED = 0x29
-"""The kind of the fact ``stored``, which they do not have."""
+"""Directories without an image and segments, and so without the fact ``stored``."""
 IN_VALUES = {0x60, 0x61, 0x62}
 """The kinds of changes within strings and lists, which only the last directory has."""
 
@@ -63,7 +62,7 @@ def test_a_store_with_old_files_can_be_written(version: str, tmp_path: Path) -> 
 def test_the_old_files_hold_every_kind_of_fact(version: str) -> None:
     found = kinds_in(loaded(GOLDEN / version / "stopped"))
     if version in JOURNALS:
-        assert found == KINDS.keys() - {STORED} - IN_VALUES
+        assert found == KINDS.keys() - {LOCAL_KIND} - IN_VALUES
     else:
         assert found >= KINDS.keys() - ({*IN_VALUES} if version == "format-2-segments" else set())
         assert found - KINDS.keys() == IMAGE_KINDS

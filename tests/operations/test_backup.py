@@ -148,6 +148,25 @@ def test_a_backup_is_opened_by_one_process_at_a_time(tmp_path: Path) -> None:
                     assert client.xlen("s") == 2
 
 
+def test_a_copy_has_a_history_of_its_own(tmp_path: Path) -> None:
+    # Given a store, stopped cleanly, and a copy
+    with headwater.connect(f"headwater://{tmp_path}/store") as client:
+        client.xadd("s", {"n": 1})
+        original = client.info("replication")
+    back_up(tmp_path / "store", tmp_path / "copy")
+    # When both are opened
+    with (
+        headwater.connect(f"headwater://{tmp_path}/store") as client,
+        headwater.connect(f"headwater://{tmp_path}/copy") as copied,
+    ):
+        again, copy = client.info("replication"), copied.info("replication")
+    # Then only the original has the history of before
+    assert again["master_replid"] == original["master_replid"] != copy["master_replid"]
+    # And each is at the offset of before
+    offset = original["master_repl_offset"]
+    assert again["master_repl_offset"] == copy["master_repl_offset"] == offset > 0
+
+
 def test_nothing_is_removed_while_a_backup_is_made(tmp_path: Path) -> None:
     # Given a store whose image is replaced while a backup holds it
     with server_process(*STORED) as server:
@@ -211,7 +230,7 @@ def test_a_moment_before_the_store_began_is_refused(tmp_path: Path, run_headwate
         said = run_headwater(*words, "2018-05-17T15:00:00Z", status=1)
         # Then the error says when it began, and nothing is left behind
         assert "the store begins at 20" in said
-        assert "at 2018-05-17T15:00:00.000Z it was not there yet" in said
+        assert "at 2018-05-17T15:00:00.000Z it did not exist yet" in said
         assert not (tmp_path / "new").exists()
         assert "0 later changes" in run_headwater(*words, "now")
 

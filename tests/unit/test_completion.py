@@ -21,6 +21,18 @@ echo "${{COMPREPLY[@]}}"
 """
 
 
+@pytest.mark.parametrize("program", ["headwater", "headwater.cli.main"])
+def test_a_module_prints_the_script_of_a_shell(program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", program, "--show-completion"],
+        env=os.environ | {"SHELL": "/bin/bash"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "_headwater_completion()" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "found"), [("pen", "pending"), ("pending re", "release"), ("lag --m", "--max")]
 )

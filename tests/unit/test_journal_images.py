@@ -13,6 +13,7 @@ from headwater.journal.format.names import JournalFile
 from headwater.journal.format.records import Synced, file_header, read_file_header
 from headwater.journal.images import images
 from headwater.journal.images.images import ImageWriter, read_image
+from headwater.journal.images.rotation import Rotation
 from headwater.journal.log.closed import read_closed
 from headwater.journal.log.journal import Journal
 from headwater.journal.log.recovery import Recovery
@@ -31,9 +32,14 @@ from tests.crash.journal_tools import (
 NAME = "image-000003"
 
 
+def rotation(turn: int) -> Rotation:
+    """Return the rotation of image 3, at offset 512."""
+    return Rotation(3, 8, 5, Synced(7, 2345), turn, 1526569498055, 512)
+
+
 def image(facts: list[bytes], *, turn: int = 9) -> tuple[CrashableFiles, ImageEntry]:
     files = CrashableFiles()
-    writer = ImageWriter(files, 3, SEED, turn, 1526569498055)
+    writer = ImageWriter(files, rotation(turn), SEED)
     for one in facts:
         writer.write(bytearray(one))
     return files, writer.finish()
@@ -52,7 +58,7 @@ def test_an_image_has_what_was_written() -> None:
     facts = [fact("a"), fact("b" * 1000), fact("c")]
     files, entry = image(facts)
     assert facts_of(read_image(files, entry, SEED)) == facts
-    assert entry == ImageEntry(3, 9, 1526569498055, len(bytes_of(files)[NAME]), 3)
+    assert entry == ImageEntry(3, 9, 1526569498055, len(bytes_of(files)[NAME]), 3, 512)
     (batch,) = read_image(files, entry, SEED)
     assert set(batch.times) == {1526569498055}
     assert {group.turn for group in batch.groups()} == {9}
@@ -179,7 +185,7 @@ def test_a_later_format_of_images_requires_a_later_version(
 def test_a_full_disk_leaves_no_image() -> None:
     # Given a disk that fills up while an image is written
     files = CrashableFiles(capacity=200)
-    writer = ImageWriter(files, 3, SEED, 9, 1)
+    writer = ImageWriter(files, rotation(9), SEED)
     with pytest.raises(OSError, match="No space left") as caught:
         writer.write(bytearray(fact("x" * 300)))
     assert caught.value.errno == errno.ENOSPC

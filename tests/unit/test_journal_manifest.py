@@ -9,7 +9,14 @@ import re
 import pytest
 
 from headwater.errors import JournalDamaged, StoreUnusable
-from headwater.journal.format.manifest import ImageEntry, StoreManifest, read_manifest
+from headwater.journal.format.manifest import (
+    MOST_LEFT,
+    History,
+    ImageEntry,
+    Left,
+    StoreManifest,
+    read_manifest,
+)
 from headwater.journal.format.records import Synced
 from headwater.journal.images.catalog import Catalog
 from headwater.testing.files import CrashableFiles
@@ -28,9 +35,26 @@ from tests.crash.journal_tools import (
     write_turn,
 )
 
-ENTRY = ImageEntry(3, 120, 1526569498055, 4096, 7)
+ENTRY = ImageEntry(3, 120, 1526569498055, 4096, 7, 8192)
+FORMER = (Left("1a" * 20, 2048), Left("2b" * 20, 2048))
 PLAIN = StoreManifest(SEED, None, 1, 2, Synced(1, 105), 1)
-WITH_IMAGE = StoreManifest(SEED, ENTRY, 8, 10, Synced(9, 2345), 4)
+WITH_IMAGE = StoreManifest(
+    SEED, ENTRY, 8, 10, Synced(9, 2345), 4, history=History("7f" * 20, FORMER)
+)
+OLD = """format 1
+seed 00005eed
+image 3
+image_turn 120
+image_now_ms 1526569498055
+image_size 4096
+image_groups 7
+first 8
+last 10
+floor 9 2345
+next_image 4
+next_segment 1
+"""
+"""The lines of a MANIFEST of format 1."""
 
 
 def directory(text: bytes) -> CrashableFiles:
@@ -79,13 +103,20 @@ def test_every_truncation_is_damage(manifest: StoreManifest) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "found"),
     [
-        ("last 10", "last 6", 9, "journal files from 8 to 6"),
-        ("first 8", "first 08", 8, "'first 08' instead of the field first"),
-        ("first 8\n", "", 8, "'last 10' instead of the field first"),
+        ("last 10", "last 6", 13, "journal files from 8 to 6"),
+        ("first 8", "first 08", 12, "'first 08' instead of the field first"),
+        ("first 8\n", "", 12, "'last 10' instead of the field first"),
         ("seed 00005eed", "seed 5eed", 2, "'seed 5eed' instead of the field seed"),
-        ("next_image 4", "next_image 3", 11, "next_image 3, which is not after every image"),
-        ("next_segment 1", "next_segment 1\nmore 1", 13, "'more 1' after the last field"),
-        ("image 3", "image 0", 3, "an image without a number"),
+        ("next_image 4", "next_image 3", 15, "next_image 3, which is not after every image"),
+        ("next_segment 1", "next_segment 1\nmore 1", 17, "'more 1' after the last field"),
+        ("image 3", "image 0", 6, "an image without a number"),
+        ("history 7f", "history 7", 3, f"'history 7{'7f' * 19}' instead of the field history"),
+        (
+            "2048\nleft 2b",
+            "2049\nleft 2b",
+            5,
+            "a former history that was left before an earlier one",
+        ),
     ],
 )
 def test_a_line_that_was_corrected_wrongly_is_named(
@@ -103,14 +134,35 @@ def test_a_line_can_be_corrected_by_hand() -> None:
     assert found == WITH_IMAGE._replace(last=9)
 
 
+def test_a_manifest_of_format_1_begins_without_a_history_at_offset_0() -> None:
+    found = read_manifest(directory(signed(OLD)))
+    assert found == WITH_IMAGE._replace(image=ENTRY._replace(offset=0), history=None)
+
+
+def test_a_store_remembers_its_last_histories() -> None:
+    # Given a store that left many histories
+    history = History.new()
+    for offset in range(100):
+        history = history.leave(offset)
+    # Then its MANIFEST names the last ones, and can be read
+    manifest = PLAIN._replace(history=history)
+    assert [one.offset for one in history.left] == list(range(100 - MOST_LEFT, 100))
+    assert read_manifest(directory(manifest.text())) == manifest
+    # And one with more is refused before it is used
+    body = manifest.text().decode().rpartition("crc32c")[0]
+    more = body.replace("image none", f"left {'0' * 40} 100\nimage none")
+    with pytest.raises(JournalDamaged, match="more than 16 former histories"):
+        read_manifest(directory(signed(more)))
+
+
 def test_a_file_that_is_too_large_is_refused_without_being_parsed() -> None:
     with pytest.raises(JournalDamaged, match="more than 4096 bytes"):
         read_manifest(directory(b"format 1\n" * 100_000))
 
 
 def test_a_later_format_requires_a_later_version() -> None:
-    with pytest.raises(StoreUnusable, match=r"format 2: it was written by a later version"):
-        read_manifest(directory(signed("format 2\nand something new\n")))
+    with pytest.raises(StoreUnusable, match=r"format 3: it was written by a later version"):
+        read_manifest(directory(signed("format 3\nand something new\n")))
 
 
 # --- what it names ------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_the_first_start() -> None:
         rename journal-000002.new journal-000002
         sync directory
         """
-        + manifest(103),
+        + manifest(152),
     )
 
 
@@ -190,7 +190,7 @@ def test_a_full_file_is_fsynced_and_followed_by_the_next() -> None:
         rename journal-000003.new journal-000003
         sync directory
         """
-        + manifest(105),
+        + manifest(154),
     )
 
 
@@ -216,7 +216,7 @@ def test_a_larger_group_gets_a_file_that_is_large_enough() -> None:
         rename journal-000003.new journal-000003
         sync directory
         """
-        + manifest(105),
+        + manifest(154),
     )
 
 
@@ -230,7 +230,7 @@ def test_a_clean_stop_ends_with_a_synced_record() -> None:
         write journal-000001 at 133: 41 bytes
         sync journal-000001
         """
-        + manifest(105)
+        + manifest(154)
         + "unlock",
     )
 
@@ -247,7 +247,7 @@ def test_a_clean_stop_under_everysec() -> None:
         write journal-000001 at 133: 41 bytes
         sync journal-000001
         """
-        + manifest(105)
+        + manifest(154)
         + "unlock",
     )
 
@@ -268,7 +268,7 @@ def test_a_start_after_a_clean_stop() -> None:
         allocate journal-000002: 1024 bytes
         allocate journal-000001: 1024 bytes
         """
-        + manifest(105),
+        + manifest(154),
     )
     expect(story.stop(), "unlock")
 
@@ -294,7 +294,7 @@ def test_a_start_after_a_crash() -> None:
         allocate journal-000002: 1024 bytes
         allocate journal-000001: 1024 bytes
         """
-        + manifest(105),
+        + manifest(202),
     )
     expect(
         story.write("three"),
@@ -323,7 +323,7 @@ def test_a_start_after_a_crash_while_a_file_was_created() -> None:
         allocate journal-000002: 1024 bytes
         allocate journal-000001: 1024 bytes
         """
-        + manifest(105),
+        + manifest(154),
     )
 
 
@@ -341,7 +341,7 @@ def test_a_start_without_any_record() -> None:
         allocate journal-000002: 1024 bytes
         allocate journal-000001: 1024 bytes
         """
-        + manifest(103),
+        + manifest(200),
     )
 
 

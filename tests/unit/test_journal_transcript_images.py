@@ -32,7 +32,7 @@ def test_a_first_start_without_a_manifest() -> None:
         rename journal-000002.new journal-000002
         sync directory
         """
-        + manifest(103),
+        + manifest(152),
     )
 
 
@@ -54,7 +54,7 @@ def test_a_rotation() -> None:
         rename journal-000003.new journal-000003
         sync directory
         """
-        + manifest(105)
+        + manifest(154)
         + "truncate journal-000001: 174 bytes",
     )
     # Then a second one without a turn in between changes nothing
@@ -78,9 +78,7 @@ def test_an_image_is_written_and_taken_into_use() -> None:
     rotation = story.journal.rotate()
     story.operations()
     # When the image is written
-    writer = ImageWriter(
-        story.files, rotation.image, story.journal.seed, rotation.turn, rotation.now_ms
-    )
+    writer = ImageWriter(story.files, rotation, story.journal.seed)
     writer.write(bytearray(b"\x50 state"))
     entry = writer.finish()
     expect(
@@ -97,7 +95,7 @@ def test_an_image_is_written_and_taken_into_use() -> None:
     )
     # And taken into use
     story.journal.use_image(rotation, entry)
-    expect(story.operations(), manifest(166))
+    expect(story.operations(), manifest(230))
     # And what it replaces is removed
     story.journal.remove_replaced()
     expect(story.operations(), "remove journal-000001")

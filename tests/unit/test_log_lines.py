@@ -150,7 +150,7 @@ def test_a_renamed_log_file_is_created_again(logger: logging.Logger, tmp_path: P
         "still the old file",
     ]
     assert [line.split(" ", 3)[3] for line in path.read_text().splitlines()] == [
-        "SIGHUP: the log file is reopened",
+        "SIGHUP: the log file was reopened",
         "after",
     ]
 

@@ -297,7 +297,7 @@ def _flip(packed: SealedBlock) -> None:
 
 
 OPEN_FAULTS: dict[str, tuple[Callable[[SealedBlock], None], str]] = {
-    "bytes": (_flip, "are others than the block's"),
+    "bytes": (_flip, "differ from the block's"),
     "place": (lambda one: setattr(one, "opened_at", 1), "from byte 1 on are open"),
     "end": (lambda one: setattr(one, "opened_to", one.count), "bytes from byte 0 on are open"),
     "copy": (lambda one: setattr(one, "wire", one.rest), "in memory twice"),

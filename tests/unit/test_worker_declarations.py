@@ -276,7 +276,7 @@ def test_a_handler_that_cannot_be_called_is_refused() -> None:
         (too_much, "there is no value for parameter 'db'"),
         (generator, "is a generator: it must return"),
         (generator_too, "is a generator: it must return"),
-        (wrong_type, "expects Invoice, its stream holds Order"),
+        (wrong_type, "expects Invoice, but its stream holds Order"),
     ]
     for handler, complaint in refused:
         with pytest.raises(DeclarationError, match=complaint):
@@ -298,7 +298,7 @@ def test_a_handler_that_expects_several_messages_at_once_is_refused() -> None:
     for handler, expected in ((in_a_list, r"list\[.*Order\]"), (in_a_sequence, "Sequence")):
         with pytest.raises(DeclarationError, match=f"expects .*{expected}.*one message at a time"):
             declared(handler)
-    with pytest.raises(DeclarationError, match=r"expects .*dict.*, its stream holds Order$"):
+    with pytest.raises(DeclarationError, match=r"expects .*dict.*, but its stream holds Order$"):
         declared(of_another_type)
 
 

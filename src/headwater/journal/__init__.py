@@ -1,4 +1,5 @@
-"""Durable storage of record groups: the only package that opens data files. It does not import the engine.
+"""Durable storage of record groups: the only package that opens data files. Of the engine, it imports only the places
+of blobs and the names of codecs (`headwater.engine.bodies`).
 
     disk      files, their locks, and refusals of the operating system
     format    records, checksums, MANIFEST, names of files

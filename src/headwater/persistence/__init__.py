@@ -9,5 +9,7 @@
     helper.py     the helper process
     process.py    starts the helper process and waits for its report
     digest.py     the digest of the sources: a helper of another version refuses the order
+    reading.py    reads a store without changing it, for the tools of operators: backup.py, checking.py,
+                  repairing.py, history.py, dumping.py, disk_use.py
 See docs/adr/0049-checkpoints.md.
 """

@@ -2,7 +2,7 @@
 
 Rule 1. A record that cannot be applied, because of any exception, is damage, reported with its file and
         offset. MemoryError and OSError are not damage: they concern this machine, not the record.
-Rule 2. Blocks are sealed at the pace of turns, because an unsealed store may be larger than memory.
+Rule 2. Blocks are sealed after each batch, because an unsealed store may be larger than memory.
 """
 
 from __future__ import annotations

@@ -182,9 +182,10 @@ def _remove_all(copy: DiskFiles, destination: Path, *, new: bool) -> None:
 
 
 def _name_all(copy: Files, manifest: StoreManifest) -> None:
-    """Make a directory a store by writing MANIFEST. All its other files must be complete."""
+    """Make a directory a store by writing MANIFEST. All its other files must be complete. The copy begins a history of
+    its own, because the original may go on."""
     copy.sync_directory()
-    replace_file(copy, MANIFEST_NAME, manifest.text())
+    replace_file(copy, MANIFEST_NAME, manifest._replace(history=None).text())
     copy.sync_directory()
 
 
@@ -301,7 +302,7 @@ def _cut_after(files: Files, manifest: StoreManifest, directory: Path, at_ms: in
         left_out += len(batch.times) - kept
     if first_ms is not None and last_ms == 0:
         raise StoreUnusable(
-            f"the store begins at {iso_time(first_ms)}; at {iso_time(at_ms)} it was not there yet. Name a later time."
+            f"the store begins at {iso_time(first_ms)}; at {iso_time(at_ms)} it did not exist yet. Name a later time."
         )
     if end is None:
         _name_all(files, manifest)

@@ -24,7 +24,7 @@ def write_image(files: Files, keyspace: Keyspace, rotation: Rotation, seed: int)
 
     Raises `OSError`; the unfinished file is then removed.
     """
-    writer = ImageWriter(files, rotation.image, seed, rotation.turn, rotation.now_ms)
+    writer = ImageWriter(files, rotation, seed)
     try:
         for facts in image_facts(keyspace):
             writer.write(facts)

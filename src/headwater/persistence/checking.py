@@ -31,7 +31,7 @@ from headwater.journal.format.names import (
     past_name,
     past_numbers,
 )
-from headwater.journal.format.records import Synced
+from headwater.journal.format.records import LOCAL_KIND, Synced
 from headwater.journal.images.images import read_image
 from headwater.journal.images.retention import (
     PastFlaw,
@@ -58,9 +58,8 @@ from headwater.persistence.reading import (
 )
 from headwater.persistence.source import SegmentSource
 
-STORED: Final = 0x29
 STORED_BYTES: Final = 5 + RECORD_BYTES
-"""Kind of the fact ``stored`` (`headwater.engine.facts.facts`), and its size in bytes."""
+"""Size of the fact ``stored`` (`headwater.engine.facts.facts`), in bytes."""
 
 
 class StoreCheck(NamedTuple):
@@ -223,7 +222,7 @@ def _stored_places(batch: JournalBatch) -> Iterator[BlobPlace]:
     """Yield the places in facts of the kind ``stored``. A record group with such facts has no other facts."""
     for start, end in zip(batch.starts, batch.ends, strict=True):
         for at in range(start, end, STORED_BYTES):
-            if batch.data[at] != STORED:
+            if batch.data[at] != LOCAL_KIND:
                 break
             yield decode_record(
                 bytes(batch.data[at + STORED_BYTES - RECORD_BYTES : at + STORED_BYTES])

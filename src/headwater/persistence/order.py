@@ -54,13 +54,13 @@ class CheckpointOrder(NamedTuple):
         """Return the order of a line that `encode` returned. Raises `ValueError` or `TypeError` for another
         line."""
         directory, digest, seed, old, rotation, hot_bytes, compression = json.loads(line)
-        image, first, closed, end, turn, now_ms = rotation
+        image, first, closed, end, *others = rotation
         return cls(
             directory,
             digest,
             seed,
             None if old is None else ImageEntry(*old),
-            Rotation(image, first, closed, Synced(*end), turn, now_ms),
+            Rotation(image, first, closed, Synced(*end), *others),
             hot_bytes,
             compression,
         )

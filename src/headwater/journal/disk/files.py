@@ -1,7 +1,7 @@
-"""All access to data files. `headwater.testing.CrashableFiles` is an equivalent in memory.
+"""All access to data files. `headwater.testing.files.CrashableFiles` is an equivalent in memory.
 
-Rule 1. `Files` has all operations of a file system that the journal needs. Data files are accessed in no
-        other way.
+Rule 1. `Files` has all operations of a file system that the journal needs. Only backups access
+        data files in another way (copies.py).
 Rule 2. A file is created with its full size, so that later writes need no new space.
 Rule 3. `sync` makes the bytes of a file durable. Its name is durable only after `sync_directory`. After `lock`,
         which opens the directory, an error of `sync_directory` always means that fsync has failed.

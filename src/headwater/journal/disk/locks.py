@@ -1,7 +1,7 @@
 """The lock files of a data directory, for processes that use it, write an image, or make a backup.
 
 Rule 1. While a backup is made, the store does not remove files that it no longer needs. A backup holds the lock
-        shared, a removal holds it exclusively. A removal does not wait, and a backup waits only for a removal.
+        shared; a removal holds it exclusively. A removal does not wait, and a backup waits only for a removal.
 Rule 2. A process that only reads a directory writes nothing there, not even a lock file. It opens the existing
         file for reading and takes a shared lock, which does not need write permission, not even on NFS (flock(2)).
         If that is impossible, it reads without a lock, and logs one warning.

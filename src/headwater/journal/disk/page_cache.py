@@ -14,7 +14,7 @@ NOWAIT = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 
 def read_cached(descriptor: int, offset: int, length: int) -> bytes | None:
     """Return ``length`` bytes of a file from ``offset`` on; None if it has fewer, or if some are not in memory.
-    Raises `OSError`, also if the system or the file system does not know RWF_NOWAIT."""
+    Raises `OSError`, for example if the system or the file system does not know RWF_NOWAIT."""
     data = bytearray(length)
     try:
         done = os.preadv(descriptor, [data], offset, NOWAIT)

@@ -1,6 +1,6 @@
 """Positional reads of data files by any thread. `headwater.testing.files` has an equivalent in memory.
 
-Rule 1. Any thread may call every function, also while another thread writes, closes or removes the file. A
+Rule 1. Any thread may call any function, even while another thread writes, closes or removes the file. A
         file that is read keeps its descriptor until the read ends.
 Rule 2. `DiskReads.cached` never waits for a disk: it asks the system for pages in memory only
         (RWF_NOWAIT). If the file system does not support this, the file is read directly if the file system is

@@ -177,5 +177,5 @@ def _refuse(path: str, mode: int, *, links: int) -> None:
     if links > 1:
         raise StoreUnusable(
             f"{path} has {links} names (hard links), so writing to it would change another file. Replace it "
-            "by a copy (cp, then mv), or choose another directory."
+            "with a copy (cp, then mv), or choose another directory."
         )

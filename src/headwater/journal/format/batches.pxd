@@ -5,7 +5,7 @@ from headwater.journal.format.records cimport whole_group
 from headwater.native.memory_c cimport push_word, u32, u64
 from headwater.native.views_c cimport view_u8, view_u32, view_u64
 
-cdef long long ENGINE_KINDS, GROUP_HEADER_BYTES, SYNCED_GROUP_BYTES
+cdef long long ENGINE_KINDS, GROUP_HEADER_BYTES, LOCAL_KIND, SYNCED_GROUP_BYTES
 cdef int _SYNCED_KIND
 
 
@@ -22,6 +22,7 @@ cdef class GroupScanner:
     cdef public u64 synced_number
     cdef public u64 synced_offset
     cdef public bint clean
+    cdef public u64 counted
 
     @cython.locals(
         base=u64, seed=u32, offset=Py_ssize_t, turn=u64, size=Py_ssize_t, last_now_ms=u64, clean=bint,

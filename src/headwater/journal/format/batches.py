@@ -23,6 +23,7 @@ from headwater.journal.disk.content import Content
 from headwater.journal.format.records import (
     ENGINE_KINDS,
     GROUP_HEADER_BYTES,
+    LOCAL_KIND,
     SYNCED_GROUP_BYTES,
     Group,
     Synced,
@@ -103,6 +104,8 @@ class GroupScanner:
         synced_number, synced_offset
                                the last fact ``synced``; number 0 if none was found
         clean                  True if the last group says that all before it is durable
+        counted                by how many bytes these groups move the offset of the store
+                               (`records.counted_bytes`)
     """
 
     def __init__(
@@ -120,6 +123,7 @@ class GroupScanner:
         self.synced_number = 0
         self.synced_offset = 0
         self.clean = False
+        self.counted = 0
 
     def scan(self, starts: array[int], ends: array[int], times: array[int]) -> int:
         """Append the next groups to the three arrays. Return `FULL`, `STOPPED` or `FOREIGN`."""
@@ -147,6 +151,8 @@ class GroupScanner:
                 push_word(starts, offset + GROUP_HEADER_BYTES)
                 push_word(ends, end)
                 push_word(times, now_ms)
+                if view_u8(data, offset + GROUP_HEADER_BYTES) != LOCAL_KIND:
+                    self.counted += end - offset - GROUP_HEADER_BYTES
                 left -= 1
                 clean = False
             turn = view_u64(data, offset + 8)
@@ -186,7 +192,7 @@ class PieceReader:
 
         offset, turn           the offset of the next group, and the turn of the last one
         groups                 number of the engine's groups that were read
-        last_now_ms, last_synced, clean
+        last_now_ms, last_synced, clean, counted
                                as in `GroupScanner`, of all groups that were read
         foreign                the facts of the group that follows, if it is not the engine's and not a
                                plausible fact ``synced``
@@ -207,6 +213,7 @@ class PieceReader:
         self.last_now_ms = 0
         self.last_synced: Synced | None = None
         self.clean = False
+        self.counted = 0
         self.foreign: memoryview | None = None
         self._rest = memoryview(b"")
         """The bytes after the last complete group that was read."""
@@ -250,7 +257,7 @@ class PieceReader:
         raise damaged(self.offset, found)
 
     def _scanned(self, scanner: GroupScanner) -> Iterator[JournalBatch]:
-        state = FULL
+        state, before = FULL, self.counted
         while state == FULL:
             batch = JournalBatch(
                 self._name, scanner.data, array("Q"), array("Q"), array("Q"), scanner.base
@@ -261,6 +268,7 @@ class PieceReader:
             self.last_now_ms = max(self.last_now_ms, scanner.last_now_ms)
             self.last_synced = scanner.last_synced() or self.last_synced
             self.clean = scanner.clean
+            self.counted = before + scanner.counted
             if batch.starts:
                 yield batch
         if state == FOREIGN:

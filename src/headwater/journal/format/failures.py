@@ -88,8 +88,8 @@ def damaged_manifest(files: Files, name: str, line: int, found: str) -> JournalD
     if name != MANIFEST_NAME:
         return JournalDamaged(where + _PAST)
     return JournalDamaged(
-        f"{where}Restore the data directory from a backup; or make a copy, correct the line, and replace the last line by "
-        f"'{EDITED}'."
+        f"{where}Restore the data directory from a backup; or make a copy, correct the line, and replace the last line "
+        f"with '{EDITED}'."
     )
 
 

@@ -1,12 +1,15 @@
 """The file MANIFEST, which names the image and the journal files of the store.
 
-    format 1
+    format 2
     seed 00005eed
+    history 7f…                         40 hexadecimal digits; history none
+    left 1a… 2048                       a former history; none or more lines
     image 3                             image none
-    image_turn 120                      these four lines only if there is an image
+    image_turn 120                      these five lines only if there is an image
     image_now_ms 1526569498055
     image_size 4096
     image_groups 7
+    image_offset 8192
     first 8
     last 10
     floor 9 2345
@@ -19,12 +22,19 @@ Rule 1. The store is the image, followed by the journal files from ``first`` on.
 Rule 2. ``floor`` is a file's number and an offset in it, up to which the journal was durable.
 Rule 3. No image has the number ``next_image`` or a later one. No segment that is deleted had the number
         ``next_segment`` or a later one.
-Rule 4. The last line is the checksum of all lines before it. Every line must have exactly the written form.
+Rule 4. A history is a sequence of changes. A store and its replicas have the same one as long as each of them
+        continues it. An offset is a number of bytes of facts since a history began, and a new history goes on
+        counting. So history and offset name a state, and a member that left ``history`` at an offset has
+        the states of the former one up to that offset. ``history none``: the next start begins one.
+Rule 5. The last line is the checksum of all lines before it. Every line must have exactly the written form.
         After correcting a line by hand, replace the last line by `failures.EDITED`.
+
+Format 1 has no histories and no offset: such a store begins at offset 0 with its image.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
 
@@ -33,25 +43,53 @@ from headwater.journal.disk.files import Files
 from headwater.journal.format.failures import EDITED, MANIFEST_NAME, damaged_manifest
 from headwater.journal.format.records import Synced, checksum_of
 
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
 MANIFEST_BYTES = 4096
 """Maximum size of a MANIFEST, in bytes."""
 UNFINISHED = b"unfinished copy\n"
 """The MANIFEST of a copy that is being made (`headwater.persistence.backup`)."""
 
+MOST_LEFT = 16
+"""How many former histories a store remembers. A replica of an earlier one takes a full copy."""
+
 _NUMBER = "(0|[1-9][0-9]{0,18})"
-_IMAGE_LINES = ("image_turn", "image_now_ms", "image_size", "image_groups")
+_HISTORY = "([0-9a-f]{40})"
+_IMAGE_LINES = ("image_turn", "image_now_ms", "image_size", "image_groups", "image_offset")
 
 
 class ImageEntry(NamedTuple):
     """A complete image. ``turn`` and ``now_ms`` are those of the last record group before the image, ``size`` is
-    in bytes, and ``groups`` counts the engine's groups."""
+    in bytes, ``groups`` counts the engine's groups, and ``offset`` is the offset of the store at the image."""
 
     number: int
     turn: int
     now_ms: int
     size: int
     groups: int
+    offset: int = 0
+
+
+class Left(NamedTuple):
+    """A former history, and the offset at which it was left."""
+
+    history: str
+    offset: int
+
+
+class History(NamedTuple):
+    """The current history of a store, and the former ones, oldest first."""
+
+    id: str
+    left: tuple[Left, ...] = ()
+
+    @classmethod
+    def new(cls) -> History:
+        """Return a history that no other store has."""
+        return cls(os.urandom(20).hex())
+
+    def leave(self, offset: int) -> History:
+        """Return a new history that leaves this one at ``offset``."""
+        return History(self.new().id, (*self.left, Left(self.id, offset))[-MOST_LEFT:])
 
 
 class StoreManifest(NamedTuple):
@@ -64,14 +102,16 @@ class StoreManifest(NamedTuple):
     floor: Synced
     next_image: int
     next_segment: int = 1
+    history: History | None = None
 
     def text(self) -> bytes:
         """Return the content of the file.
 
         >>> manifest = StoreManifest(0x5EED, None, 1, 2, Synced(1, 105), 1)
         >>> print(manifest.text().decode(), end="")
-        format 1
+        format 2
         seed 00005eed
+        history none
         image none
         first 1
         last 2
@@ -81,6 +121,11 @@ class StoreManifest(NamedTuple):
         crc32c 5a19a78e
         """
         lines = [f"format {MANIFEST_FORMAT}", f"seed {self.seed:08x}"]
+        if self.history is None:
+            lines.append("history none")
+        else:
+            lines.append(f"history {self.history.id}")
+            lines += [f"left {one.history} {one.offset}" for one in self.history.left]
         if self.image is None:
             lines.append("image none")
         else:
@@ -139,14 +184,15 @@ class _Lines:
     def manifest(self) -> StoreManifest:
         self._check_last()
         (version,) = self._numbers("format")
-        if version != MANIFEST_FORMAT:
+        if not 1 <= version <= MANIFEST_FORMAT:
             raise StoreUnusable(
                 f"{self._files.path(self._name)} has format {version}: it was written by a later version "
-                f"of Headwater. This one reads format {MANIFEST_FORMAT}. Start it with the version that wrote "
-                "it, or later."
+                f"of Headwater. This one reads formats up to {MANIFEST_FORMAT}. Start it with the version that "
+                "wrote it, or later."
             )
         seed = int(self._match("seed ([0-9a-f]{8})", "seed")[1], 16)
-        image = self._image()
+        history = self._history() if version > 1 else None
+        image = self._image(_IMAGE_LINES if version > 1 else _IMAGE_LINES[:-1])
         (first,) = self._numbers("first")
         (last,) = self._numbers("last")
         if first < 1 or last < first - 1:
@@ -161,7 +207,7 @@ class _Lines:
         if self._at != len(self._lines) - 1:
             self._at += 1
             raise self._flaw(f"{self._lines[self._at - 1]!r} after the last field")
-        return StoreManifest(seed, image, first, last, floor, next_image, next_segment)
+        return StoreManifest(seed, image, first, last, floor, next_image, next_segment, history)
 
     def _check_last(self) -> None:
         last = self._lines[-1]
@@ -169,14 +215,25 @@ class _Lines:
             self._at = len(self._lines)
             raise self._flaw(f"{last[:80]!r} instead of {self._expected!r}")
 
-    def _image(self) -> ImageEntry | None:
+    def _history(self) -> History | None:
+        found = self._match(f"history (?:none|{_HISTORY})", "history")[1]
+        left: list[Left] = []
+        while found is not None and self._lines[self._at].startswith("left "):
+            former = self._match(f"left {_HISTORY} {_NUMBER}", "left")
+            left.append(Left(former[1], int(former[2])))
+            if len(left) > MOST_LEFT:
+                raise self._flaw(f"more than {MOST_LEFT} former histories")
+            if left[-1].offset < left[-2:][0].offset:
+                raise self._flaw("a former history that was left before an earlier one")
+        return None if found is None else History(found, tuple(left))
+
+    def _image(self, lines: tuple[str, ...]) -> ImageEntry | None:
         found = self._match(f"image (?:none|{_NUMBER})", "image")[1]
         if found is None:
             return None
         if int(found) < 1:
             raise self._flaw("an image without a number")
-        turn, now_ms, size, groups = (self._numbers(name)[0] for name in _IMAGE_LINES)
-        return ImageEntry(int(found), turn, now_ms, size, groups)
+        return ImageEntry(int(found), *(self._numbers(name)[0] for name in lines))
 
     def _numbers(self, name: str, count: int = 1) -> list[int]:
         found = self._match(" ".join([name, *[_NUMBER] * count]), name)

@@ -21,7 +21,8 @@ Rule 2. The checksum covers turn, now_ms and facts. It starts with seed XOR leng
         `Journal.commit` binds it. The file header is not bound, because it contains the file's number.
 Rule 3. A length is checked against the limits and the end of the file before it is used.
 Rule 4. The first byte of a group's facts is the kind of the first fact. Kinds below 0x10 are the journal's
-        and have their own groups. All others are the engine's, and are not interpreted here.
+        and have their own groups. All others are the engine's, and are not interpreted here, except that
+        groups of `LOCAL_KIND` do not count for the offset of the store.
 Rule 5. Zeros are never a group: a group has at least one byte of facts.
 
 The journal's own facts:
@@ -51,7 +52,7 @@ except ImportError:
 
 if not cython.compiled:  # the .pxd files have them in C
     from headwater.journal.format.checksum import extend, extend_view, place_mask
-    from headwater.native.memory import append_bytes, resize, set_u32, set_u64
+    from headwater.native.memory import append_bytes, resize, set_u32, set_u64, u64_at
     from headwater.native.views import view_u32, view_u64
 
 FORMAT_VERSION = 2
@@ -60,6 +61,9 @@ BOUND_VERSION = 2
 """The first version whose groups are bound to their positions."""
 ENGINE_KINDS = 0x10
 """The first kind of fact that belongs to the engine."""
+LOCAL_KIND = 0x29
+"""The fact ``stored``, which says in which file of this directory bodies are. It has its own group. It does not change
+what the store contains, and each replica writes its own."""
 
 GROUP_HEADER_BYTES = 24
 FILE_HEADER_BYTES = 64
@@ -73,8 +77,8 @@ _FILE_KIND = 0x01
 _SYNCED_KIND = 0x02
 _MAGIC = b"headwater journal"
 _BLANK = bytes(GROUP_HEADER_BYTES)
-_HEADER_BYTES = GROUP_HEADER_BYTES
-"""The same number as a C constant. `GROUP_HEADER_BYTES` cannot be one, because other modules import it."""
+_HEADER_BYTES, _LOCAL_KIND = GROUP_HEADER_BYTES, LOCAL_KIND
+"""The same numbers as C constants. The public names cannot be C constants, because other modules import them."""
 
 assert GROUP_HEADER_BYTES == _GROUP.size
 assert GROUP_HEADER_BYTES + _FILE.size == FILE_HEADER_BYTES
@@ -146,6 +150,18 @@ def seal_group(buffer: bytearray, mark: int, turn: int, now_ms: int, seed: int) 
     set_u64(buffer, mark + 16, now_ms)
     set_u32(buffer, mark + 4, extend(seed ^ length, buffer, mark + 8, end))
     return True
+
+
+def counted_bytes(buffer: bytearray) -> int:
+    """Return the number of bytes by which a turn's sealed groups move the offset of the store: those of their facts,
+    without the groups of `LOCAL_KIND`."""
+    at = counted = 0
+    while at < len(buffer):
+        length = u64_at(buffer, at) & 0xFFFFFFFF
+        if buffer[at + _HEADER_BYTES] != _LOCAL_KIND:
+            counted += length
+        at += _HEADER_BYTES + length
+    return counted
 
 
 def group_at(buffer: bytearray | memoryview, offset: int) -> tuple[int, int, int]:

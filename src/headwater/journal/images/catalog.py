@@ -49,6 +49,7 @@ class Catalog:
 
         manifest     the content of MANIFEST; None if the file does not exist yet
         floor        the end of the durable part of the journal; the next MANIFEST records it
+        history      the history of the store; None until `start`. The next MANIFEST records it
         closed       the end of each closed file from ``first`` on, in order
         fresh        True if this process has written MANIFEST, durably
         broken       the reason why MANIFEST cannot be replaced until a restart; None if it can
@@ -64,6 +65,7 @@ class Catalog:
         self.manifest: StoreManifest | None = read_manifest(files) if past is None else past
         self.retention = Retention(files)
         self.floor = Synced(0, 0) if self.manifest is None else self.manifest.floor
+        self.history = None if self.manifest is None else self.manifest.history
         self.closed: list[Synced] = []
         self.fresh = False
         self._seed: int | None = None
@@ -135,10 +137,10 @@ class Catalog:
         self.closed.append(end)
         self.floor = end
 
-    def rotation(self, number: int, turn: int, now_ms: int) -> Rotation:
+    def rotation(self, number: int, turn: int, now_ms: int, offset: int) -> Rotation:
         """Return the data for an image, after the journal has continued in file ``number``."""
         end = self.closed[-1] if self.closed else Synced(self.first - 1, 0)
-        return Rotation(self.next_image(), number, self.first, end, turn, now_ms)
+        return Rotation(self.next_image(), number, self.first, end, turn, now_ms, offset)
 
     def take_segment(self) -> int:
         """Return the number of a new segment. Any thread may call this."""
@@ -167,13 +169,14 @@ class Catalog:
             self.start(self._seed, number)
 
     def replace(self, manifest: StoreManifest) -> None:
-        """Replace MANIFEST durably, with the current `floor`. Raises `OSError`."""
+        """Replace MANIFEST durably, with the current `floor` and `history`. Raises `OSError`."""
         if self.broken is not None:
             raise OSError(errno.EIO, self.broken)
         manifest = manifest._replace(
             floor=self.floor,
             next_image=max(manifest.next_image, self.next_image()),
             next_segment=max(manifest.next_segment, self.next_segment),
+            history=self.history,
         )
         files = self._files
         replace_file(files, MANIFEST_NAME, manifest.text())

@@ -34,6 +34,7 @@ from headwater.journal.format.records import (
     read_groups,
     seal_group,
 )
+from headwater.journal.images.rotation import Rotation
 
 IMAGE_FORMAT = 1
 _KEYS = 1
@@ -52,23 +53,22 @@ def image_key(number: int) -> int:
 
 
 class ImageWriter:
-    """Writes one image, group by group. ``number`` was reserved by `Journal.rotate`; ``seed`` is the store's.
+    """Writes the image of ``rotation``, group by group. ``seed`` is the store's.
 
     The constructor, `write` and `finish` raise `OSError` if the disk fails. After that, call only `abandon`.
     """
 
-    def __init__(self, files: Files, number: int, seed: int, turn: int, now_ms: int) -> None:
+    def __init__(self, files: Files, rotation: Rotation, seed: int) -> None:
         self._files = files
-        self._number = number
+        self._rotation = rotation
         self._seed = seed
-        self._turn = turn
-        self._now_ms = now_ms
+        number = rotation.image
         self._key = image_key(number)
         self._name = image_name(number) + TEMPORARY_SUFFIX
         self._groups = 0
         self._end = FILE_HEADER_BYTES
         files.create(self._name, 0)
-        header = data_header(_HEADER_KIND, _MAGIC, IMAGE_FORMAT, seed, number, turn)
+        header = data_header(_HEADER_KIND, _MAGIC, IMAGE_FORMAT, seed, number, rotation.turn)
         files.write(self._name, 0, header)
 
     def write(self, facts: bytearray) -> None:
@@ -81,7 +81,8 @@ class ImageWriter:
         buffer = bytearray()
         mark = begin_group(buffer)
         buffer += facts
-        sealed = seal_group(buffer, mark, self._turn, self._now_ms, self._seed)
+        turn, now_ms = self._rotation.turn, self._rotation.now_ms
+        sealed = seal_group(buffer, mark, turn, now_ms, self._seed)
         assert sealed, "a group without facts"
         bind_groups(buffer, 0, len(buffer), self._key, self._end)
         self._files.write(self._name, self._end, buffer)
@@ -90,12 +91,20 @@ class ImageWriter:
     def finish(self) -> ImageEntry:
         """Make the image durable under its final name. Return the entry for `Journal.use_image`."""
         self._append(_END.pack(_END_KIND, self._groups, self._end))
-        files, name = self._files, image_name(self._number)
+        files, rotation = self._files, self._rotation
+        name = image_name(rotation.image)
         files.sync(self._name)
         files.rename(self._name, name)
         files.sync_directory()
         files.close(name)
-        return ImageEntry(self._number, self._turn, self._now_ms, self._end, self._groups)
+        return ImageEntry(
+            rotation.image,
+            rotation.turn,
+            rotation.now_ms,
+            self._end,
+            self._groups,
+            rotation.offset,
+        )
 
     def abandon(self) -> None:
         """Remove the unfinished image, if that is possible. Otherwise the next start removes it."""

@@ -1,3 +1,4 @@
+from headwater.journal.format.records cimport counted_bytes
 from headwater.journal.log.flusher cimport Flusher
 from headwater.journal.log.reserve cimport Reserve
 from headwater.journal.log.writing cimport Writer
@@ -13,6 +14,7 @@ cdef class Journal:
     cdef public object failure
     cdef public long long allowance
     cdef public long long grown_bytes
+    cdef public long long offset
     cdef public object files
     cdef public object catalog
     cdef public Flusher _flusher

@@ -39,12 +39,13 @@ from headwater.errors import NodePoisoned, StoreUnusable
 from headwater.journal.disk.files import Files
 from headwater.journal.format.batches import JournalBatch
 from headwater.journal.format.failures import forked, poisoned, unreadable, unrecoverable
-from headwater.journal.format.manifest import ImageEntry
+from headwater.journal.format.manifest import History, ImageEntry
 from headwater.journal.format.names import file_name
 from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
     Synced,
+    counted_bytes,
     group_at,
 )
 from headwater.journal.images.rotation import Rotation
@@ -122,6 +123,9 @@ class Journal:
         self.allowance = -1  # bytes of a turn's groups that `admits` accepts without checking
         self.grown_bytes = 0
         """Number of bytes of records that follow the image, as of the last commit."""
+        self.offset = 0
+        """Number of bytes of facts since the history of the store began (`records.counted_bytes`), as of the last
+        commit. With the history, it names the state."""
         self._writer = Writer(files, self.seed)
         self._before = 0
         self._base = 0
@@ -154,6 +158,7 @@ class Journal:
         begin(self.files, self.recovery, self._reserve, self._writer, self.seed)
         self._before = self.catalog.closed_bytes
         self._durable_turn = self.recovery.last_turn
+        self.offset = self.recovery.offset
         self._state = "open"
         self._measure()
         self._base = self.total_bytes
@@ -195,7 +200,7 @@ class Journal:
         self._check()
         if not buffer:
             return self.grown_bytes
-        writer = self._writer
+        writer, counted = self._writer, counted_bytes(buffer)
         try:
             if self.policy == "everysec":
                 self._flusher.wait_if_late()
@@ -214,6 +219,7 @@ class Journal:
             self._measure()
         except BaseException as error:
             self._fail(error)
+        self.offset += counted
         del buffer[:]
         self._check_failure()
         return self.grown_bytes
@@ -264,6 +270,12 @@ class Journal:
         return self.catalog.image
 
     @property
+    def history(self) -> History | None:
+        """The history of the store; None during the replay of a new one."""
+        found: History | None = self.catalog.history
+        return found
+
+    @property
     def total_bytes(self) -> int:
         """The size of the image and of all records, in bytes."""
         return self.catalog.image_bytes + self.grown_bytes
@@ -295,7 +307,7 @@ class Journal:
                 self._give_back(ended)
             except BaseException as error:
                 self._fail(error)
-        return catalog.rotation(writer.number, writer.turn, writer.now_ms)
+        return catalog.rotation(writer.number, writer.turn, writer.now_ms, self.offset)
 
     def _give_back(self, ended: Synced) -> None:
         """Cut off the space after the records of a file that a rotation has ended. Before that, save

@@ -67,6 +67,7 @@ class Recovery:
         catalog                          the content of MANIFEST
         groups, last_turn                the number of the engine's groups that were read, and the last turn
         last_now_ms                      the latest time of any of them, and of the image
+        offset                           the offset of the store after these groups
         cuts                             the tails that are cut off
         notes                            sentences for the log about anomalies that lose nothing
                                          acknowledged or cannot be judged
@@ -83,9 +84,10 @@ class Recovery:
         self.catalog = catalog = catalog if catalog is not None else Catalog(files)
         self.seed = None if catalog.manifest is None else catalog.manifest.seed
         self.groups = 0
-        self.last_turn = self.last_now_ms = 0
+        self.last_turn = self.last_now_ms = self.offset = 0
         if catalog.image is not None:
             self.last_turn, self.last_now_ms = catalog.image.turn, catalog.image.now_ms
+            self.offset = catalog.image.offset
         self.cuts: list[Cut] = []
         self.notes: list[str] = []
         self.end = 0
@@ -240,19 +242,22 @@ class Recovery:
         reader = PieceReader(
             file.name, content, content.size, number=file.number, seed=self._seed, key=file.key
         )
+        before = self.offset
         for batch in reader.batches(FILE_HEADER_BYTES, self.last_turn):
             self.groups += len(batch.starts)
-            self._took(reader)
+            self._took(reader, before)
             yield batch
-        self._took(reader)
+        self._took(reader, before)
         if reader.foreign is not None:
             raise self._foreign(file, reader.foreign)
 
-    def _took(self, reader: PieceReader) -> None:
-        """Take over the values of the reader after the groups that were read last."""
+    def _took(self, reader: PieceReader, before: int) -> None:
+        """Take over the values of the reader after the groups that were read last. ``before`` is the offset of the
+        store at the start of the file."""
         self.end, self.last_turn, self.clean = reader.offset, reader.turn, reader.clean
         self.last_now_ms = max(self.last_now_ms, reader.last_now_ms)
         self.last_synced = reader.last_synced or self.last_synced
+        self.offset = before + reader.counted
 
     def _foreign(self, file: JournalFile, facts: memoryview) -> JournalDamaged:
         """Return the error for a fact that the journal never writes."""

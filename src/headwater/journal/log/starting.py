@@ -13,6 +13,7 @@ import logging
 from headwater.errors import StoreUnusable
 from headwater.journal.disk.files import Files
 from headwater.journal.format.failures import MANIFEST_NAME
+from headwater.journal.format.manifest import History
 from headwater.journal.format.names import TEMPORARY_SUFFIX, is_unfinished, number_of
 from headwater.journal.format.records import FILE_HEADER_BYTES, Synced
 from headwater.journal.log.recovery import Recovery
@@ -26,6 +27,7 @@ log = logging.getLogger("headwater.journal")
 def begin(files: Files, recovery: Recovery, reserve: Reserve, writer: Writer, seed: int) -> None:
     """Make ``writer`` continue where ``recovery`` ended. Raises `StoreUnusable` if a new journal cannot be
     created, and `OSError` if the repair fails."""
+    recovery.catalog.history = _history(recovery)
     if recovery.is_empty:
         reason = reserve.make_next(recovery.catalog.first, 0)
         if reason is not None:
@@ -55,6 +57,15 @@ def _durable(recovery: Recovery, writer: Writer) -> Synced:
     floor = recovery.catalog.floor
     begins = writer.end == FILE_HEADER_BYTES and 0 < floor.number == writer.number - 1
     return floor if begins else writer.here()
+
+
+def _history(recovery: Recovery) -> History:
+    """Return the history that the store continues. After a clean stop it is the former one. After a crash it is a new
+    one: a replica may have received changes that are lost here."""
+    former = recovery.catalog.history
+    if former is None:
+        return History.new()
+    return former if recovery.clean else former.leave(recovery.offset)
 
 
 def _write_manifest(files: Files, recovery: Recovery, last: int, seed: int) -> None:

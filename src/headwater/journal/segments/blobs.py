@@ -212,7 +212,7 @@ def check_body(data: bytes, place: BlobPlace, *, seed: int) -> bytes:
     damage."""
     segment, offset, head_size, body_size = place
     if len(data) != body_size + CHECKSUM_BYTES:
-        raise ValueError(f"{len(data)} bytes, where the body has {body_size} and 4")
+        raise ValueError(f"{len(data)} bytes, where the body has {body_size} and its checksum 4")
     return _verify(data, offset + head_size, blob_key(segment), seed)
 
 

@@ -177,7 +177,7 @@ class SegmentWriter:
         number = self._next_number()
         name = segment_name(number)
         if name in files.names():
-            raise FileExistsError(errno.EEXIST, "the number of this segment was used", name)
+            raise FileExistsError(errno.EEXIST, "a segment with this number exists already", name)
         self._unnamed = True
         try:
             files.create(name, allocated)

@@ -287,15 +287,18 @@ def _loading(services: Services) -> Fields:
     }
 
 
-def _replication(_services: Services) -> Fields:
+def _replication(services: Services) -> Fields:
+    journal = services.storage.journal
+    history = None if journal is None else journal.history
+    left = history.left[-1] if history is not None and history.left else None
     return {
         "role": "master",
         "connected_slaves": 0,
         "master_failover_state": "no-failover",
-        "master_replid": RUN_ID,
-        "master_replid2": "0" * 40,
-        "master_repl_offset": 0,
-        "second_repl_offset": -1,
+        "master_replid": RUN_ID if history is None else history.id,
+        "master_replid2": "0" * 40 if left is None else left.history,
+        "master_repl_offset": 0 if journal is None else journal.offset,
+        "second_repl_offset": -1 if left is None else left.offset + 1,
         "repl_backlog_active": 0,
         "repl_backlog_size": 0,
         "repl_backlog_first_byte_offset": 0,
