@@ -24,8 +24,9 @@ def in_process(arguments: Sequence[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def in_thread(arguments: Sequence[str]) -> tuple[int, str, str]:
-    """Run ``headwater …`` in a thread. Returns its status, standard output and standard error."""
+def in_thread(arguments: Sequence[str], *, answer: str = "") -> tuple[int, str, str]:
+    """Run ``headwater …`` in a thread, with ``answer`` on its standard input. Returns its status, standard output and
+    standard error."""
 
     def run() -> int:
         try:
@@ -36,7 +37,7 @@ def in_thread(arguments: Sequence[str]) -> tuple[int, str, str]:
 
     printed, complaint, read = io.StringIO(), io.StringIO(), sys.stdin
     with ThreadPoolExecutor(1) as thread, redirect_stdout(printed), redirect_stderr(complaint):
-        sys.stdin = io.StringIO()
+        sys.stdin = io.StringIO(answer)
         try:
             status = thread.submit(run).result(60)
         finally:

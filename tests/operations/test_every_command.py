@@ -325,7 +325,9 @@ def test_every_command_is_tested() -> None:
 def run(store: Store, tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
     """Run a command of the table on the store; returns its status, its output and its complaint."""
 
-    def found(words: str, *more: str, user: str = "") -> tuple[int, str, str]:
+    def found(
+        words: str, *more: str, user: str = "", answer: str = ""
+    ) -> tuple[int, str, str]:
         typed = [
             word.replace("{dir}", str(store.directory)).replace("{new}", str(tmp_path / "new"))
             for word in words.split()
@@ -333,7 +335,7 @@ def run(store: Store, tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
         if "--url" in options_of(path_of(typed)):
             url = store.url.replace("ann:", f"{user}:") if user else store.url
             more = (*more, "--url", url)
-        return in_thread([*typed, *more])
+        return in_thread([*typed, *more], answer=answer)
 
     return found
 
@@ -430,17 +432,18 @@ def test_a_user_who_may_only_read_is_told_so(store: Store, row: Row, run: Run) -
     assert (row.forbidden or row.says) in printed
 
 
+@pytest.mark.parametrize("answer", ["", "y\n"], ids=["--yes", "a question"])
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.words)
-def test_json_is_one_document(store: Store, row: Row, run: Run) -> None:
+def test_json_is_one_document(store: Store, row: Row, answer: str, run: Run) -> None:
     if (row.on_disk and not store.headwater) or (row.alone and store.user):
         return
     options = options_of(path_of(row.words.split()))
-    if "--output" not in options:
+    if "--output" not in options or (answer and not row.asks):
         return
     with store.client() as client:
         stage(client)
-    yes = ["--yes"] if "--yes" in options else []
-    _status, printed, _complaint = run(row.words, *yes, "-o", "json")
+    yes = ["--yes"] if "--yes" in options and not answer else []
+    _status, printed, _complaint = run(row.words, *yes, "-o", "json", answer=answer)
     whole = printed.startswith(("[\n", "{\n", "[]"))
     for document in [printed] if whole else printed.splitlines():
         json.loads(document)

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headwater.cli.exporter import StoreCollector
 from headwater.cli.query import query
 from headwater.common.prometheus import serve
+from headwater.errors import ListenError
 from headwater.operations.metrics import GROUPS, TABLE
 from tests.waiting import eventually
 from tests.worker.core import Core
@@ -110,6 +111,11 @@ def test_metrics_of_consumers_need_the_flag(core: Core, url: str) -> None:
     core.read(1)
     found = StoreCollector(lambda operation: query(url, operation)).collect()
     assert not [one.name for one in found if "consumer_" in one.name]
+
+
+def test_an_address_of_ipv6_is_named_in_an_error() -> None:
+    with pytest.raises(ListenError, match=r"--listen: cannot listen at \[::2\]:9121: "):
+        serve(CollectorRegistry(), port=9121, host="::2", option="--listen")
 
 
 def test_an_address_of_ipv6_is_served() -> None:

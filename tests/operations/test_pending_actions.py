@@ -131,7 +131,7 @@ def test_only_entries_that_fit_all_filters_are_claimed(core: Core, run_headwater
     assert core.pending(other.id) == ("c", 1)
     assert {core.pending(one.encode())[0] for one in mine} == {"one"}
     assert run_headwater("pending", "ack", "s", "g", "--deliveries", "5", "--yes") == (
-        "no pending entry fits\n"
+        "no pending entry matches\n"
     )
 
 

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -139,3 +141,13 @@ def test_names_in_other_scripts_are_shown_as_they_are() -> None:
         "注文",
         "commande-été",
     ]
+
+
+def test_a_server_that_does_not_start_quotes_what_it_was_given() -> None:
+    words = ["serve", "--config", "/nonexistent\x1b[31m"]
+    done = subprocess.run(
+        [sys.executable, "-m", "headwater", *words], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert r"/nonexistent\x1b[31m" in done.stderr
+    assert "\x1b" not in done.stderr

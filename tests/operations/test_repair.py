@@ -149,11 +149,11 @@ def test_a_dry_run_and_a_no_make_nothing_and_a_yes_says_what_it_made(
     )
     assert path.name in found["damage"]
     assert sum(one["entries"] for one in found["lost"]) > 0
-    assert "Make a store without these" in run_headwater(
+    assert "Recover the rest of the store" in run_headwater(
         "repair", str(directory), "--to", str(target), status=1
     )
     assert not target.exists()
     # And when it is repaired, then that is said
     printed = run_headwater("repair", str(directory), "--to", str(target), "--yes")
-    assert printed.splitlines()[-1].startswith(f"repaired: {target} is a whole store without")
+    assert printed.splitlines()[-1].startswith(f"repaired: {target} has the rest of the store")
     assert target.exists()

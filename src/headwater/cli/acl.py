@@ -44,9 +44,9 @@ def worker(streams: Streams = None, *, redis: Redis = False, user: User = None) 
 
 @app.add()
 def viewer(streams: Streams = None, *, redis: Redis = False, user: User = None) -> None:
-    """Print the minimum rights of an operator who only looks.
+    """Print the minimum rights of an operator who only reads.
 
-    The user cannot read ACL LOG and the configuration, which may contain secrets: `doctor` and
+    The user cannot read ACL LOG or the configuration, which may contain secrets: `doctor` and
     `explain` report what depends on them as unknown.
     """
     _print("viewer", streams, user, redis=redis)
@@ -72,7 +72,7 @@ def spark(
     redis: Redis = False,
     user: User = None,
 ) -> None:
-    """Print the rights of a Spark query."""
+    """Print the minimum rights of a Spark query."""
     if mode not in SPARK:
         raise wrong(f"--mode {mode}: expected one of {', '.join(SPARK)}")
     _print(SPARK[mode], streams, user or "spark", redis=redis)

@@ -21,12 +21,12 @@ from headwater.journal.disk.regular import remedy
 def backup(
     directory: Directory,
     destination: Annotated[
-        Path, Positional(metavar="DEST", help="Target directory; empty or not yet existing.")
+        Path, Positional(metavar="DEST", help="Target directory; must be empty or not exist.")
     ],
 ) -> None:
     """Copy a store, even while it is in use.
 
-    The copy is a data directory from which a server can start. It contains all changes that were
+    The copy is a data directory from which a server can start. It contains all changes that had been
     written when the copy began.
     """
     from headwater.persistence.backup import back_up
@@ -51,7 +51,7 @@ def restore(
     *,
     to: Annotated[
         Path,
-        Option("--to", metavar="NEWDIR", help="Target directory; empty or not yet existing."),
+        Option("--to", metavar="NEWDIR", help="Target directory; must be empty or not exist."),
     ],
     at: Annotated[
         int | None,
@@ -65,7 +65,8 @@ def restore(
 ) -> None:
     """Restore a data directory to a point in time.
 
-    DIR is a data directory or a backup. It reaches back to its last image, or as far as journal-retention says.
+    DIR is a data directory or a backup. The earliest TIME is that of its last image, or of the
+    oldest image that journal-retention keeps.
     """
     from headwater.common.moments import iso_time
     from headwater.persistence.backup import back_up, restore_at

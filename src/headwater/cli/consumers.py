@@ -25,7 +25,7 @@ Unseen = Annotated[
     Option(
         parser=duration,
         metavar="DURATION",
-        help="A consumer without pending entries expires when it was not seen for this long.",
+        help="A consumer without pending entries expires if it has not been seen for this long.",
     ),
 ]
 
@@ -42,8 +42,8 @@ def list_consumers(
 ) -> None:
     """List consumers: name, pending entries, time since last seen, state.
 
-    States: active; silent (not seen for a minute, or for the group's claim_after); expired (owns no entries and was not
-    seen for --unseen); internal (used by Headwater itself).
+    States: active; silent (not seen for a minute, or for the group's claim_after if that is shorter); expired (owns no
+    entries and has not been seen for --unseen); internal (used by Headwater itself).
     """
     from headwater.common.durations import milliseconds
     from headwater.groups.membership.consumers import consumers
@@ -63,7 +63,7 @@ def reap(
     output: Output = OutputFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Remove consumers that own no entries and were not seen for a day (--unseen).
+    """Remove consumers that own no entries and have not been seen for a day (--unseen).
 
     A consumer with pending entries is never removed: a worker of the group claims them first.
     Running workers also remove such consumers once an hour.

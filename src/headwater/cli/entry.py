@@ -26,7 +26,9 @@ def main() -> None:
     try:
         sys.exit(serve(sys.argv[2:]))
     except HeadwaterError as problem:
-        print(f"headwater: {problem}", file=sys.stderr)
+        from headwater.cli.main import complain
+
+        complain(str(problem))
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)

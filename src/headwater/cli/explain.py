@@ -104,7 +104,7 @@ def _observed(url: str, stream: str | None, group: str | None) -> list[Observati
 
 def _print(answers: list[Explanation]) -> None:
     if not answers:
-        say("there is no consumer group")
+        say("there are no consumer groups")
     healthy = sum(not one.causes and one.health == "healthy" for one in answers)
     if healthy > MOST_HEALTHY:
         say(f"{healthy:,} groups are healthy")

@@ -73,8 +73,8 @@ def exporter(
 ) -> None:
     """Serve metrics of a store for Prometheus.
 
-    Runs until SIGTERM or SIGINT. /metrics covers the server, its streams and groups, with redis_exporter's names if
-    it has them. /healthz answers 200 while this process works, /readyz while the store accepts what workers send.
+    Runs until SIGTERM or SIGINT. /metrics covers the server, its streams and groups, and uses redis_exporter's names
+    where they exist. /healthz answers 200 while this process works, /readyz while the store accepts what workers send.
     """
     from headwater.client.redaction import redacted
     from headwater.common.addresses import address_text, host_and_port

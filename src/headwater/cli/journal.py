@@ -138,7 +138,7 @@ def store(
     directory: Directory,
     *,
     streams: Annotated[
-        bool, Option("--streams", help="List the streams that have entries in segments instead.")
+        bool, Option("--streams", help="Instead, list the streams that have entries in segments.")
     ] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:

@@ -168,12 +168,12 @@ def _run(words: list[str]) -> int:
         )
         sys.stdout.flush()
     except HeadwaterError as problem:
-        _complain(str(problem))
+        complain(str(problem))
         return 1
     except BrokenPipeError:
         raise
     except OSError as problem:  # for example, the disk of the output is full
-        _complain(str(problem))
+        complain(str(problem))
         return 1
     except click.ClickException as problem:
         problem.show()
@@ -186,7 +186,7 @@ def _run(words: list[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _complain(problem: str) -> None:
+def complain(problem: str) -> None:
     """Print an error, with control characters escaped, so that a server's text cannot control the terminal."""
     from headwater.cli.output import coloured
     from headwater.common.names import escaped
@@ -202,10 +202,6 @@ def _width() -> int:
     except (OSError, ValueError):
         columns = 80
     return max(50, min(columns, 100) - 2)
-
-
-if __name__ == "__main__":
-    main()
 
 
 # --- completion by shells -------------------------------------------------------------------------
@@ -243,3 +239,7 @@ def install(app: click.Command) -> str:
     if shell == "zsh":
         return f"{told} if ~/.zshrc has: fpath+=~/.zfunc; autoload -Uz compinit && compinit"
     return told
+
+
+if __name__ == "__main__":
+    main()

@@ -38,8 +38,8 @@ def list_pending(
 ) -> None:
     """List pending entries, and what each is waiting for.
 
-    For each entry: owner, delivery count, age and state. States: in flight (its owner was not silent
-    for the group's claim_after, or for five minutes if none was announced); parked (waits for its
+    For each entry: owner, delivery count, age and state. States: in flight (owned, and idle for
+    less than the group's claim_after, or five minutes if none was announced); parked (waits for its
     retry); limited (waits because of its consumer's limit); claimable (the next worker that reads
     gets it). Also shows the oldest undelivered entry of each group.
     """

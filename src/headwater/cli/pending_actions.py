@@ -60,15 +60,16 @@ class Change(NamedTuple):
     url: str
 
     def carry_out(self, act: Act) -> None:
-        """Show the entries and ask for confirmation, act on them, and print the result. Raises `HeadwaterError`
-        if some entries were not changed, with their number or with the number changed before an error."""
+        """Show the entries and ask for confirmation unless ``yes``, act on them, and print the result. Raises
+        `HeadwaterError` if some were not changed. It says how many, or how many were changed before an error."""
         rows = query(self.url, self._selected())
         what = "1 entry" if len(rows) == 1 else f"{len(rows):,} entries"
         if self.dry_run or not rows:
             show(rows, self.output, lambda: _preview(rows))
             return
         if not self.yes:
-            _preview(rows)
+            if self.output is OutputFormat.TABLE:
+                _preview(rows)
             question = (
                 f"{what} of group {self.group} of {self.stream} will be {self.word}. Continue?"
             )
@@ -111,7 +112,7 @@ class Change(NamedTuple):
 
 def _preview(rows: Sequence[PendingDelivery]) -> None:
     if not rows:
-        say("no pending entry fits")
+        say("no pending entry matches")
         return
     cells = [
         (
@@ -187,8 +188,8 @@ def claim(
 ) -> None:
     """Give entries to another consumer, as XCLAIM does.
 
-    For consumers that read their own pending entries. For workers of Headwater use release: they claim
-    what was handed back.
+    Use it for consumers that read their own pending entries. For Headwater's workers use release: they
+    claim entries that were handed back.
     """
     from headwater.operations.actions import claim as act
 

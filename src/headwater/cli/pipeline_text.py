@@ -51,8 +51,8 @@ def _table_lines(number: int, planned: PlannedTable) -> Iterator[str]:
         yield f"  follows the rows of {', '.join(planned.follows)}"
     if planned.through:
         yield (
-            f"  continues from the sources of {', '.join(planned.through)}, as its checkpoint began: remove the table "
-            "with its checkpoint to make it from their rows"
+            f"  reads the sources of {', '.join(planned.through)}, because its checkpoint began with them: remove the "
+            "table with its checkpoint to build it from the rows of these tables"
         )
     if planned.columns is not None:
         yield f"  columns {', '.join(f'{name} {kind}' for name, kind in planned.columns)}"
@@ -122,7 +122,7 @@ def _status_lines(table: TableStatus) -> Iterator[str]:
     yield f"{table.name}: {', '.join(facts)}"
     yield from _lag_lines(table.lags)
     for record in table.backfills:
-        state = "backfilled" if record["done"] else "half backfilled"
+        state = "backfilled" if record["done"] else "partly backfilled"
         for source, streams in record["ranges"].items():
             for stream, (first, last) in streams.items():
                 yield f"  {source} {stream}: {state} {first} to {last}"

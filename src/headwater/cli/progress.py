@@ -46,7 +46,7 @@ class Busy:
             last = self.text()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Report that ``done`` of ``total`` is done, or all if ``total`` is less. ``what`` says what was done."""
+        """Report that ``done`` of ``total``, or of ``done`` if that is more, are done. ``what`` says what was done."""
         self._what, self._done, self._total = what, done, max(total, done)
 
     def add(self, done: int) -> None:

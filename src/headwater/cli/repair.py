@@ -27,7 +27,7 @@ def repair(
     *,
     to: Annotated[
         Path,
-        Option("--to", metavar="NEWDIR", help="Target directory; empty or not yet existing."),
+        Option("--to", metavar="NEWDIR", help="Target directory; must be empty or not exist."),
     ],
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -41,14 +41,14 @@ def repair(
     """
     from headwater.persistence.repairing import plan_repair, repair_to
 
-    with Busy("read: looking for damage"):
+    with Busy("looking for damage"):
         plan = plan_repair(directory)
     changes = plan.needed and not dry_run
-    if output is OutputFormat.TABLE:
-        _print(plan)
+    if output is OutputFormat.TABLE or (changes and not yes):
+        _print(plan, error=output is not OutputFormat.TABLE)
     if changes:
         if not yes:
-            confirm(f"Make a store without these in {to}?")
+            confirm(f"Recover the rest of the store into {to}?")
         try:
             with Busy("copied") as progress:
                 repair_to(plan, directory, to, progress)
@@ -58,7 +58,7 @@ def repair(
     unreadable = sum(len(ids) for _db, _key, ids in plan.unreadable)
     cut = plan.cut and [*plan.cut]
     document = {**plan._asdict(), "cut": cut, "unreadable": unreadable, "done": changes}
-    said = f"repaired: {to} is a whole store without these; {directory} is unchanged"
+    said = f"repaired: {to} has the rest of the store; {directory} is unchanged"
     show([document], output, lambda: say(said) if changes else None)
 
 
@@ -75,17 +75,19 @@ def _delete(plan: RepairPlan, directory: Path) -> None:
                 client.xdel(key, *part)
 
 
-def _print(plan: RepairPlan) -> None:
+def _print(plan: RepairPlan, *, error: bool) -> None:
+    """Print what would be lost, on standard error if the output is a document."""
     if not plan.needed:
-        say(f"{plan.directory}: nothing to repair")
+        say(f"{plan.directory}: nothing to repair", error=error)
         return
     if plan.damage is not None:
-        say(f"damaged: {plan.damage}")
+        say(f"damaged: {plan.damage}", error=error)
         after = "1 change" if plan.changes == 1 else f"{plan.changes:,} changes"
-        say(f"lost: the damaged record and {after} after it")
+        say(f"lost: the damaged record and {after} after it", error=error)
     for one in plan.lost:
         entries = "1 entry" if one.entries == 1 else f"{one.entries:,} entries"
         say(
             f"lost: database {one.database}, stream {one.stream}: {entries} from {one.first} to {one.last}: "
-            f"{one.reason}"
+            f"{one.reason}",
+            error=error,
         )

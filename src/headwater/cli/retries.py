@@ -48,7 +48,7 @@ def run(
         list[str] | None, Positional(metavar="ID…", parser=entry_id, help="Ids of entries.")
     ] = None,
     *,
-    every: Annotated[bool, Option("--all", help="All that wait for a retry.")] = False,
+    every: Annotated[bool, Option("--all", help=f"All that wait, at most {MOST:,}.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     output: Output = OutputFormat.TABLE,
@@ -69,3 +69,5 @@ def run(
             return
     change = Change(stream, group, Selection(chosen), "made due", dry_run, yes, output, url)
     change.carry_out(act)
+    if len(chosen) == MOST:
+        say(f"{MOST:,} entries were chosen; more may wait: run this again", error=True)

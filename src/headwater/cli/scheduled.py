@@ -33,7 +33,7 @@ def list_scheduled(
 ) -> None:
     """List scheduled messages by due time: id, time until due, fields.
 
-    No worker of the stream needs to have run. If the stream has partitions, name a partition.
+    This works even if no worker of the stream has run. If the stream has partitions, name a partition.
     """
     from headwater.operations.scheduled import ScheduledMessage, scheduled
 
@@ -82,8 +82,8 @@ def cancel(
     there = {one.id for one in found}
     if unknown := [one for one in ids or () if one not in there]:
         raise HeadwaterError(
-            f"{', '.join(unknown)} not scheduled for {stream}: published or cancelled before; "
-            "`headwater scheduled list` lists what is"
+            f"{', '.join(unknown)} not scheduled for {stream}: already published or cancelled, or mistyped; "
+            "`headwater scheduled list` lists the scheduled messages"
         )
     named = {*(ids or ())}
     chosen = [one for one in found if every or one.id in named]

@@ -36,7 +36,7 @@ def serve(words: Iterable[str]) -> int:
     (file,) = dict(flags).get("config", [None])
     settings = load(flags=[flag for flag in flags if flag[0] != "config"], file=file)
     located = settings.located()
-    if located != settings:  # a file that is opened before the store may be in its directory
+    if located != settings:  # files that are opened before the store may be in its directory
         with suppress(OSError):
             Path(settings.dir).mkdir(mode=0o700)
     configure_logging(located)
@@ -50,8 +50,8 @@ def serve(words: Iterable[str]) -> int:
 
 
 def announce(line: str) -> None:
-    """Print the line that says that the server is ready. If it cannot be written to standard output, this is only
-    logged, because the log has the line too."""
+    """Print the line that says that the server is ready. If it cannot be written to standard output, the
+    failure is only logged, because the log has the line too."""
     try:
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         print(line, flush=True)

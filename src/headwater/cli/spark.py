@@ -40,7 +40,8 @@ def pack(
 ) -> None:
     """Write a Python environment that Spark's --archives distributes to executors.
 
-    It contains the installed Headwater with its compiled modules, redis-py, msgspec and pyarrow.
+    It contains the installed Headwater with its compiled modules, and the packages that it needs in
+    executors: redis, hiredis, msgspec, google-crc32c and pyarrow.
     Executors need the same Python version and the same kind of machine.
     """
     from headwater.spark import packing
@@ -67,7 +68,8 @@ def env() -> None:
     """Print the environment variables that Spark's own programs need, as shell commands.
 
     For example: eval "$(headwater spark env)" && spark-pipelines run. JAVA_HOME is the system's Java if it
-    is 17 or later, otherwise the Java installed by pip. Variables that are set already keep their values.
+    is 17 or later, otherwise the Java installed by pip. Variables that are set keep their values,
+    except a JAVA_HOME that Spark cannot run on.
     """
     import os
     import shlex

@@ -71,7 +71,7 @@ def tail(
         Option(
             parser=_condition,
             metavar="'FIELD OP VALUE'",
-            help="Only entries with such a field; OP is one of = != < <= > >= and ~ (contains). May be "
+            help="Only entries that meet this condition; OP is one of = != < <= > >= and ~ (contains). May be "
             "repeated: all conditions must hold.",
         ),
     ] = None,
@@ -141,7 +141,7 @@ def add(
     *,
     maxlen: Annotated[
         int | None,
-        Option(min=0, metavar="N", help="Then trim the stream to about N entries."),
+        Option(min=0, metavar="N", help="Also trim the stream to about N entries."),
     ] = None,
     once: Annotated[
         str | None,

@@ -79,7 +79,7 @@ def work(
     The consumers run in worker processes; a process that dies is restarted. The quarantine process
     handles only suspected poison messages: those that were in flight at two deaths of processes. SIGINT
     has the same effect as SIGTERM. On the first signal, running handlers may finish within the grace
-    time, and all other entries are handed back. On the second signal, running ones are too.
+    time, and all other entries are handed back. On the second signal, their entries are handed back too.
     """
     from headwater.common.durations import milliseconds
     from headwater.worker.observe.logs import configure_logging

@@ -9,7 +9,7 @@ sync | aio          subclasses of redis.Redis | of redis.asyncio.Redis
   owner             (sync) a client of the node that owns one key
   sentinel          connections to the primary that Sentinels name
 
-Shared by sync and aio; these modules do not hold connections:
+The other modules. Except `direct`, they are shared by sync and aio:
 
 opening             chooses the client for a url and its arguments
 drivers             run procedures: generators that yield the calls to make
@@ -20,6 +20,7 @@ direct              a connection without redis-py, for programs that must start 
 guarded             the retry policy of a connection
 attempts            tracks the commands of an attempt; decides whether they may be sent again
 repeatable          lists the commands that may run twice; reads how long a command may block
+silence             measures how long a connection has been silent
 
 cluster_calls       the calls of a cluster client
 routing             chooses the node of a cluster for each command

@@ -5,7 +5,7 @@ connection is lost, and so can add an entry twice. It asks the server for the ke
 It does not define which connection CLIENT ID uses. Here each node has its own client, and
 `routing` decides which one gets a command.
 
-Rule 1. A command without a key goes to one node, so `keys`, `dbsize` and `scan` see a part of the cluster.
+Rule 1. A command without a key goes to one node, so `keys`, `dbsize` and `scan` see only part of the cluster.
 Rule 2. A client made from the url of a single server is as fast as a plain one, until the server
         redirects it.
 Rule 3. A call is repeated as often as the retry policy allows, unless a command that must not run twice
@@ -94,8 +94,8 @@ class ClusterCalls:
     ) -> Procedure[list[Any]]:
         """Run commands and return their replies, errors included."""
         if self._stays_direct:
-            # Routing would use another connection than the one that CLIENT ID named, or the one that
-            # watches keys.
+            # Routing would use a connection other than the one that CLIENT ID named or that watches
+            # keys.
             self._router.topology.cluster = True
             raise SlotMoved("the server is a node of a cluster")
         failures = 0

@@ -99,4 +99,7 @@ def _refuse_other_settings(
                 f"requires {here}. Close the other client first, or use the same value."
             )
     if clock is not None and store.node.clock is not clock:
-        raise ConfigError(f"{address.shown} is open in this process with another clock")
+        raise ConfigError(
+            f"{address.shown} is open in this process with another clock. Close the other client first, or "
+            "use the same clock."
+        )

@@ -75,7 +75,7 @@ class EmbeddedStore:
         self._generation = FORKS.generation
         self._sleepers: dict[Sleeper, None] = {}
         self._due = inf
-        """Latest time at which a sleeper wakes, by the node's monotonic clock in seconds."""
+        """Deadline last announced to the sleepers, by the node's monotonic clock in seconds."""
         self._real_time = isinstance(node.clock, SystemClock) or not hasattr(
             node.clock, "call_later"
         )

@@ -23,7 +23,7 @@ from headwater.common.limits import MAX_CLIENTS
 from headwater.server.session.session import Session
 
 READ_BYTES = 64 * 1024
-"""Size of redis-py's read buffer. It is large because reading copies memory, not packets."""
+"""Size of redis-py's read buffer, in bytes. It is large because reads copy memory, and receive no packets."""
 
 
 class PoolOfStore:

@@ -106,7 +106,7 @@ class Guarded:
 
 
 def name_cluster(error: AskError, connection: Any) -> None:
-    """Replace the message of a redirection by one that names the cluster's url, because the client of a single
+    """Replace the message of a redirection with one that names the cluster's url, because the client of a single
     server does not follow redirections."""
     here = NodeAddress(getattr(connection, "host", ""), getattr(connection, "port", 0))
     there = NodeAddress(error.host or here.host, error.port)

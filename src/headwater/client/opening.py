@@ -44,7 +44,7 @@ class Recovered:
     @property
     def recovery(self) -> RecoveryReport | None:
         """Report of what was recovered, cut off or found suspicious when the embedded store was opened;
-        None for a client of a server. INFO of a server has the numbers.
+        None for a client of a server, which reports the numbers in INFO.
 
         >>> from headwater import connect
         >>> with connect("headwater://memory") as client:
@@ -179,7 +179,7 @@ def refuse_clock(url: str, clock: Clock | None) -> None:
     """Raise `ConfigError` if ``clock`` is given for a server, which has its own clock."""
     if clock is not None:
         raise ConfigError(
-            f"clock= is for a store in this process, and {redacted(url)!r} names a server"
+            f"clock= is for a store in this process, and {redacted(url)!r} names a server: remove clock="
         )
 
 

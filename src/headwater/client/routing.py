@@ -41,7 +41,7 @@ ROUNDS: Final = 8
 """Maximum number of times that a call sends a command. After that, the reply is the last redirection."""
 
 ASKED_BLOCK_MS: Final = 100
-"""BLOCK of a read that is sent after ASKING, in milliseconds: CLIENT UNBLOCK cannot reach it on that node."""
+"""BLOCK of a read that is sent after ASKING, in milliseconds. CLIENT UNBLOCK cannot reach that read."""
 
 
 class SlotMoved(RedisConnectionError):

@@ -24,7 +24,7 @@ from time import monotonic
 from typing import Any, Final
 
 LARGE: Final = 64 * 1024
-"""Size in bytes from which on writing a command has a deadline (asyncio). Smaller commands fit into buffers."""
+"""Minimum size in bytes of a command whose writing has a deadline (asyncio). Smaller commands fit into buffers."""
 
 LOOKS: Final = 4
 LONGEST_PAUSE: Final = 0.75
@@ -69,7 +69,7 @@ class Silence:
         self._first = _moved(sock) if size or PROGRESS.get() is not None else None
 
     def begin(self, deadline: float, wait: float, *, ago: float = 0.0) -> float:
-        """Begin to write the command or to wait for a reply, or record that this began ``ago`` seconds before. Return
+        """Begin to write the command or to wait for a reply, or record that either began ``ago`` seconds ago. Return
         the seconds until `look` must be called."""
         self._began = self._moved_at = monotonic() - ago
         self._last = None

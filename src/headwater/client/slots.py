@@ -132,7 +132,7 @@ class Topology:
         return found
 
     def replace(self, slots: Sequence[NodeAddress | None]) -> None:
-        """Replace the owners by those that the cluster has reported."""
+        """Replace the owners with those that the cluster has reported."""
         with self._lock:
             self._slots = list(slots)
             self._owners = list(dict.fromkeys(node for node in slots if node is not None))

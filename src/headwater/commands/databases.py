@@ -41,7 +41,7 @@ def swapdb(call: Call) -> None:
 
 def _watched_and_expired(call: Call, first: int, second: int) -> list[tuple[Database, bytes]]:
     """Return the expired keys that clients watch in one of the databases. SWAPDB deletes them first, so that
-    replacing a missing or expired key by an expired one does not break a WATCH."""
+    replacing a missing or expired key with an expired one does not break a WATCH."""
     pair = call.keyspace.databases[first], call.keyspace.databases[second]
     watched = {**pair[0].watched, **pair[1].watched}
     return [

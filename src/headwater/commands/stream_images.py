@@ -3,7 +3,7 @@
 Rule 1. The nodes of an image are Redis's nodes (engine/redis_nodes/nodes.py). A restored stream has the nodes of its
         payload, with the first ids, counts and sizes that Redis would show.
 Rule 2. Pending entries that the stream does not have, because they were trimmed or deleted, are recorded
-        as gone in the restored stream (engine/streams/stream.py, rule 4).
+        as gone in the restored stream (engine/shared/history.py, rule 3).
 Rule 3. Owned entries get their owners in the order of their delivery times, not of their ids, so that each is
         appended to the end of the delivery order.
 Rule 4. All of this is done in steps (headwater/common/steps.py), between which the thread lets the loop run.
@@ -50,7 +50,7 @@ _SORTED_AT_ONCE = 8192
 
 
 def retime(image: StreamImage, changed: Callable[[int], int]) -> Steps[None]:
-    """Replace each time of an image by the result of ``changed``. 0 and `NEVER` are not times and stay."""
+    """Replace each time of an image with the result of ``changed``. 0 and `NEVER` are not times and stay."""
     for group in image.groups:
         words = group.pending.words
         for first in range(0, len(words), 4 * _PENDING_AT_ONCE):

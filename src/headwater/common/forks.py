@@ -8,7 +8,7 @@ import os
 class ForkGeneration:
     """The number of forks between the process that imported this module and the current one.
 
-    Each turn compares it with that at the opening of the store. Reading the process id would be a system call."""
+    Each turn compares it with its value when the store was opened, because reading the process id is a system call."""
 
     def __init__(self) -> None:
         self.generation = 0

@@ -24,7 +24,7 @@ Precedent: Redis, CVE-2021-32675."""
 
 MAX_INLINE_BYTES_BEFORE_AUTH = 16 * 1024
 """Maximum length of an inline request before authentication. Such a request may have at most 10 words, because a
-line is searched for words and quotes byte by byte. Precedent: none, Redis limits only lengths in headers."""
+line is searched for words and quotes byte by byte. Precedent: none; Redis limits only lengths in headers."""
 
 MAX_OUTPUT_BYTES_BEFORE_AUTH = 1024
 """Maximum number of bytes of replies left unread before authentication. Precedent: Redis, CVE-2025-21605."""
@@ -36,31 +36,31 @@ the limit, 46 KB of GETs of a large value would create gigabytes of replies in o
 
 REPLY_PIECE_BYTES = 1024 * 1024
 """Size of the pieces in which the entries of a longer reply are written, as the client reads them. Precedent:
-none, Redis writes every reply whole into memory."""
+none; Redis writes every reply whole into memory."""
 
 MAX_INPUT_BYTES_BEFORE_AUTH = 1024 * 1024
 """Maximum number of bytes that an unauthenticated client may send while the reply to its failed login is delayed.
-Precedent: none, Redis does not delay logins."""
+Precedent: none; Redis does not delay logins."""
 
 MAX_LOGIN_ADDRESSES = 10_000
-"""Maximum number of addresses with counted failed logins, about 2 MB. Precedent: none, Redis delays no logins."""
+"""Maximum number of addresses with counted failed logins, about 2 MB. Precedent: none; Redis does not delay logins."""
 
 ACL_LOG_LENGTH = 128
 """Maximum number of entries of ACL LOG. Precedent: redis.conf acllog-max-len."""
 
 MAX_SETTING_BYTES = 64 * 1024
-"""Maximum length of a value of CONFIG SET, so that all settings together stay small. Precedent: none, Redis counts
+"""Maximum length of a value of CONFIG SET, so that all settings together stay small. Precedent: none; Redis counts
 them towards maxmemory."""
 
 MAX_SCRIPT_MEMORY_BYTES = 256 * 1024 * 1024
-"""Maximum memory of all Lua scripts together. A script that needs more fails. Precedent: none, the memory
+"""Maximum memory of all Lua scripts together. A script that needs more fails. Precedent: none; the memory
 of Redis's scripts counts towards maxmemory."""
 
 MAX_SCRIPT_CALL_BYTES = 16 * 1024 * 1024
 MAX_SCRIPT_TEXT_BYTES = 4 * 1024 * 1024
 """Maximum number of bytes that one call of a string function or of cjson.encode may handle, and maximum length of
 a text that is compiled or passed to cjson.decode. No clock is checked within such a call, which takes at most 0.2
-s (gsub with a match at each byte, cjson.decode). A script can handle a longer text in parts. Precedent: none, in
+s (gsub with a match at each byte, cjson.decode). A script can handle a longer text in parts. Precedent: none; in
 Redis a call of any length blocks all clients."""
 
 MAX_CLIENTS = 10_000
@@ -122,8 +122,8 @@ SEALED_MOST_BYTES = 1024 * 1024
 would delay all clients for milliseconds."""
 
 PART_LEAST_BYTES = 16 * 1024
-"""Minimum size of a part of a sealed block. Blocks from twice this size on are compressed as two parts, from three
-times on as three, so that reading a few entries decompresses one or two of them."""
+"""Minimum size of a part of a sealed block. A block of at least twice this size is compressed as two parts, of at
+least three times as three, so that reading a few entries decompresses one or two parts."""
 
 SEALING_LAG_BYTES = 192 * 1024 * 1024
 """Number of bytes by which sealing may lag behind the budget before turns help with it. Up to this lag, a burst of
@@ -139,7 +139,7 @@ in small steps decompresses each block once. One that reads a whole stream does 
 
 MAX_ENTRIES_COUNT = 2**63 - 1
 """Maximum of ``entries_added`` and ``entries_read``: a counter that XSETID has set to it no longer grows. It is
-the greatest integer that RESP and facts can represent. Precedent: none, Redis wraps to a negative number."""
+the greatest integer that RESP and facts can represent. Precedent: none; Redis wraps to a negative number."""
 
 MAX_COUNT = 2**40
 """Maximum of a count in a request. A larger count means the same, because no store has that many entries.

@@ -45,7 +45,7 @@ def printable(name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Return text on one line. Characters that could act on a terminal or end the line are escaped as by redis-cli.
+    r"""Return text on one line. Characters that could act on a terminal or end the line are escaped, as redis-cli does.
 
     >>> print(escaped("a\n2026-01-01 WARNING b\x1b[2J"), escaped("caf\udce9"))
     a\n2026-01-01 WARNING b\x1b[2J caf\xe9
@@ -61,8 +61,8 @@ def _bytewise(character: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Return text for a table or a line: unchanged, or in double quotes as by redis-cli if it could be mistaken for
-    something else.
+    r"""Return text for a table or a line: unchanged, or in double quotes, as redis-cli does, if it could be mistaken
+    for something else.
 
     >>> print(quoted("orders"), quoted("two\nlines"), quoted('"'), quoted("a  b"))
     orders "two\nlines" "\"" "a  b"

@@ -11,6 +11,7 @@ from socketserver import ThreadingMixIn
 from typing import Any, NamedTuple, TypeAlias
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from headwater.common.addresses import address_text
 from headwater.common.names import printable
 from headwater.errors import ListenError
 
@@ -95,7 +96,7 @@ def serve(
         server = make_server(host, port, app, _Server6 if ":" in host else _Server, _Handler)
     except OSError as error:
         raise ListenError(
-            f"{option}: cannot listen at {host}:{port}: {error.strerror}; name another address or port"
+            f"{option}: cannot listen at {address_text(host, port)}: {error.strerror}; name another address or port"
         ) from error
     thread = threading.Thread(target=server.serve_forever, name="headwater-metrics", daemon=True)
     thread.start()

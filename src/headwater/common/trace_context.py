@@ -1,6 +1,6 @@
 """The traces that entries carry, and the attributes of spans about streams. Extra ``otel``.
 
-Only this module imports the names of OpenTelemetry that tracing needs: a missing package causes one error.
+Only this module imports the names of OpenTelemetry that tracing needs, so that a missing package causes one error.
 
 Source: OpenTelemetry, "Semantic conventions for messaging spans"; W3C, "Trace Context".
 """

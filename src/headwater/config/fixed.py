@@ -41,7 +41,7 @@ _TLS_USERS = "clients log in with AUTH; a certificate does not name a user"
 _TLS_RELOAD = "CONFIG SET tls-cert-file loads a renewed certificate"
 _NO_MODULES = "modules cannot be loaded; remove the line"
 _NO_OLD_LUA = (
-    "scripts have no getfenv, setfenv and newproxy, with which they could leave their sandbox"
+    "scripts have no getfenv, setfenv or newproxy, with which they could leave their sandbox"
 )
 _NO_SYSLOG = "the log goes to standard error, which systemd passes to its journal, or to logfile"
 _SOCKETS = (

@@ -110,7 +110,7 @@ _GROUPS: dict[str, str] = {
         commandlog-large-request-max-len=128 commandlog-reply-larger-than=1048576
         commandlog-request-larger-than=1048576 commandlog-slow-execution-max-len=128
     """,
-    "sockets are TCP's, TLS's or local ones; OpenSSL manages the sessions": """
+    "sockets are TCP, TLS or unix sockets; OpenSSL manages the sessions": """
         mptcp=no rdma-bind= rdma-completion-vector=-1 rdma-rx-size=1048576
         tls-session-cache-size=20480 tls-session-cache-timeout=300
     """,
@@ -120,7 +120,7 @@ _GROUPS: dict[str, str] = {
     "errors and versions are always those of Redis": """
         extended-redis-compatibility=no locale-collate=
     """,
-    "Redis's own tests delay or examine Redis by it": """
+    "only Redis's own tests use it, to delay or examine Redis": """
         cluster-ping-interval=0 key-load-delay=0 lazyexpire-nested-arbitrary-keys=yes
         loading-process-events-interval-bytes=524288 rdb-key-save-delay=0 repl-rdb-channel=yes
         use-exit-on-panic=no watchdog-period=0

@@ -15,7 +15,7 @@ class MemoryConfig:
     maxmemory: int = setting(
         0,
         "Memory limit; 0: none. Above it, commands that need more memory are refused (OOM); reads, "
-        "settlements, deletions and trims still work. Entries move to disk before that: "
+        "settlements without results, deletions and trims still work. Entries move to disk before that: "
         "stream-hot-bytes is at most half of the limit.",
         kind=Memory(),
     )

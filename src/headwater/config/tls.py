@@ -20,7 +20,7 @@ class Protocols(Words):
         known = {name.lower(): name for name in TLS_PROTOCOLS}
         if not wanted <= known.keys():
             raise ValueError(
-                f"argument must be of {' and '.join(TLS_PROTOCOLS)}; older versions are not secure"
+                f"argument must be one or both of {' and '.join(TLS_PROTOCOLS)}; older versions are not secure"
             )
         return tuple(name for low, name in known.items() if low in wanted) or TLS_PROTOCOLS
 
@@ -46,7 +46,7 @@ class TlsConfig:
     )
     tls_ca_cert_dir: str = setting(
         "",
-        "Directory with certificates of such authorities, prepared by `openssl rehash`.",
+        "Directory with the authorities that sign clients' certificates, prepared by `openssl rehash`.",
         kind=FilePath(),
     )
     tls_auth_clients: Literal["no", "yes", "optional"] = setting(

@@ -24,7 +24,7 @@ def render(draw: Callable[[Axes], None], *, height: float = 3.2) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # Text is not converted to paths, so it can be searched, and the file has a tenth of the size.
+    # Text is not converted to paths, so it can be searched, and the file is a tenth of the size.
     with mpl.rc_context({"svg.fonttype": "none", "font.size": 10, "axes.axisbelow": True}):
         figure = Figure(figsize=(8.5, height), layout="constrained")
         axes = figure.subplots()

@@ -310,7 +310,7 @@ class Demo:
         self.children.kept.add(server.name)
         port = url.rpartition(":")[2]
         self.console.block(
-            f"The server is left running at {url}, everything else in {self.place}. Look around:\n"
+            f"The server is left running at {url}; everything else is in {self.place}. Look around:\n"
             f"  redis-cli -p {port} XINFO STREAM {STREAM}\n"
             f"  headwater dead list {STREAM} --url {url}\n"
             f"  headwater pipeline run {self.place / 'pipeline.toml'}\n"

@@ -413,7 +413,7 @@ def _opened(block: EntryBlock, packed: SealedBlock) -> Iterator[str]:
     if not 0 <= first < end <= packed.count or (starts[first], starts[end]) != (at, at + len(part)):
         yield f"{len(part)} bytes from byte {at} on are open as the entries {first} to {end}"
     elif data[at : at + len(part)] != part:
-        yield f"the bytes that are open as the entries {first} to {end} are others than the block's"
+        yield f"the bytes that are open as the entries {first} to {end} differ from the block's"
     if packed.rest is not None and (packed.wire is not None or len(part) == packed.size):
         yield "its compressed bytes are in memory twice, or not needed"
 

@@ -60,7 +60,7 @@ def connect(
       ``ssl_…``.
 
     A command that may have run is not sent again, unless it is a read, XACK, or XADD with an idempotent
-    id. The error says that the command may have run. The client retries to connect for about four seconds.
+    id. The error says that the command may have run. The client retries connecting for about four seconds.
     A server may be silent for ``socket_timeout`` seconds (default 30) longer than BLOCK.
 
     Raises `ConfigError` if the url does not name a store. For a directory, raises `StoreInUse`,

@@ -46,7 +46,7 @@ ACL = Command(
         ),
         Command(
             "acl|load", arity=2, flags=ADMIN, group="server", since="6.0.0",
-            summary="Replaces the users by those in the ACL file.",
+            summary="Replaces the users with those in the ACL file.",
             run="server:acl.acl_load",
         ),
         Command(

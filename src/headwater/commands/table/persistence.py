@@ -11,7 +11,7 @@ _ROLES = "admin noscript stale no_async_loading"
 # fmt: off
 WAIT = Command(
     "wait", arity=3, flags="blocking", group="generic", since="3.0.0",
-    summary="Waits until replicas have this client's writes; there are no replicas.",
+    summary="Waits for replicas to receive this client's writes; returns 0, because there are no replicas.",
     syntax="numreplicas:integer timeout:integer",
     acl="connection", tips=_ACKNOWLEDGED, run="server:wait.wait",
 )
@@ -56,7 +56,7 @@ ROLE = Command(
 
 REPLICAOF = Command(
     "replicaof", arity=3, flags=_ROLES, group="server", since="5.0.0",
-    summary="Accepts NO ONE; other arguments are refused, there is no replication in this release.",
+    summary="Accepts NO ONE; refuses other arguments, because there is no replication in this release.",
     syntax="<host port:integer | NO ONE>",
     run="server:role.replicaof",
 )

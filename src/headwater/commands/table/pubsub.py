@@ -31,7 +31,7 @@ PSUBSCRIBE = Command(
 
 PUNSUBSCRIBE = Command(
     "punsubscribe", arity=-1, flags=_LISTENING, group="pubsub", since="2.0.0",
-    summary="Unsubscribes from patterns, from all of them without one.",
+    summary="Unsubscribes from patterns; without one, from all.",
     syntax="[pattern:pattern [pattern:pattern ...]]",
     run="server:pubsub.unsubscribe",
 )

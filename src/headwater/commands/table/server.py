@@ -190,7 +190,7 @@ MEMORY = Command(
         ),
         Command(
             "memory|doctor", arity=2, group="server", since="4.0.0",
-            summary="Describes whether memory is a problem.",
+            summary="Reports whether memory is a problem.",
             tips=_FIGURES, run="server:memory.memory_doctor",
         ),
         Command(

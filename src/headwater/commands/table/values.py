@@ -232,7 +232,7 @@ LSET = Command(
 
 LREM = Command(
     "lrem", arity=4, flags="write", keys="RW delete 1", group="list", since="1.0.0",
-    summary="Removes elements of a value from a list.",
+    summary="Removes elements equal to a value from a list.",
     syntax="key count:integer element",
     run="values.list_changes.lrem",
 )

@@ -3,8 +3,8 @@
 A small value is returned whole, as in Redis. The names of a large one are divided into parts by their hashes, which do
 not change while this process runs. A cursor is the number of the next part and, in its low bits, the logarithm of the
 number of parts. A name that exists from the first call to the last is returned exactly once, even if others are
-added or removed meanwhile. Each call examines every name: 60 ms for a million fields, 0.2 s for a million members. Therefore
-the number of calls is bounded for every COUNT.
+added or removed meanwhile. Each call examines every name: 60 ms for a million fields, 0.2 s for a million members.
+Therefore the number of calls is bounded for every COUNT.
 
 Source: Redis's command pages and db.c.
 """

@@ -12,7 +12,7 @@ Rule 2. The constants apply to the compiled package on a 64-bit system. They inc
 Rule 3. An unlinked stream or group leaves the account when it is freed (garbage.py). A string, list, set or
         hash leaves it immediately.
 
-For a state above 256 MB, the account is within a tenth of the memory that the process takes.
+For a state above 256 MB, the account differs by at most a tenth from the memory that the process takes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ IID_BYTES = 250
 """Bytes per idempotent id without its text."""
 
 _TEXT_BYTES = 48
-"""The header of a bytes object, 33 bytes, rounded to the allocator's 16."""
+"""The header of a bytes object, 33 bytes, and 15 to round the sum up to a multiple of the allocator's 16."""
 
 _SAMPLE = 1000
 """Maximum number of members of a value that are measured. The others are counted at the average size of these."""

@@ -24,7 +24,7 @@ _LEVEL = 1
 """Compression level of both codecs. Higher levels take several times as long and save a tenth more space."""
 _MIN_MATCH = 7
 """Minimum length of zstd's matches, in bytes. Entries of one stream repeat long pieces: with 6, the default of
-this level, blocks are as large, and decompressing one takes 3 to 10 percent longer."""
+this level, blocks are just as large, and decompressing one takes 3 to 10 percent longer."""
 
 
 class Codec(NamedTuple):

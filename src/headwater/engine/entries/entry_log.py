@@ -321,7 +321,7 @@ class EntryLog:
         return at < len(self.blocks) and self.blocks[at] is block
 
     def replace(self, first: int, end: int, blocks: list[EntryBlock]) -> None:
-        """Replace the blocks number ``first`` to ``end``-1 by others with the same live entries."""
+        """Replace the blocks number ``first`` to ``end``-1 with others that have the same live entries."""
         self.blocks[first:end] = blocks
         self._tail = None
 

@@ -8,7 +8,7 @@
 Rule 1. A pending entry is either owned by one consumer, or released, or delayed.
 Rule 2. A consumer's ``pending`` is the number of records that it owns.
 Rule 3. ``last_id`` rises with deliveries. Only XGROUP SETID can lower it.
-Rule 4. ``entries_read`` is at most the stream's ``entries_added``, or `UNKNOWN`: no lag is negative.
+Rule 4. ``entries_read`` is at most the stream's ``entries_added``, or `UNKNOWN`, so a lag is never negative.
 
 Methods from `set_id` to `end_delay` are mutators: they make no choices, and write one fact each, except `see`.
 Many ids, or records that begin with an id, are passed as consecutive words of an array (`model.flat_words`).
@@ -117,7 +117,7 @@ class ConsumerGroup:
     def entries_read_after(self, spans: list[Span], count: int) -> int:
         """Return ``entries_read`` after delivery of the ``count`` next live entries, which are ``spans``.
 
-        Counts entry by entry, as Redis does, until no deleted entry is ahead. From there on, each entry counts one.
+        Counts entry by entry, as Redis does, until no deleted entry is ahead. From there on, each entry counts as one.
         """
         stream = self.stream
         read, last, done = self.entries_read, self.last_id, 0

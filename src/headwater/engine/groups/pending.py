@@ -138,8 +138,8 @@ class PendingList:
         return at
 
     def delivered_from(self, at: int, time: int) -> int:
-        """Skip blocks in which every record has an owner and was delivered after ``time``, if ``at`` is a start of
-        a block. Return the position that is reached, or `NOWHERE` if no block is left."""
+        """Skip blocks in which every record has an owner and was delivered after ``time``, if ``at`` is the start
+        of a block. Return the position that is reached, or `NOWHERE` if no block is left."""
         while at >= 0:
             block = self.block_at(at)
             if at & _MASK != block.head or not block.all_delivered_after(time):

@@ -79,7 +79,7 @@ class PendingBlock:
         self.owners = 0
         self.dangling = False
         self._near = 0
-        """Number of the record to compare with the next id first: the one after the last that was found."""
+        """Number of the record that `find_next` checks: the one after the last that was found."""
 
     def copy(self) -> PendingBlock:
         made = PendingBlock()

@@ -89,7 +89,7 @@ class ImageFacts:
         put_u8(self.facts.data, 0x5E)
 
     def key_numbers(self, db: int, first: int, next_number: int, numbers: array[int]) -> None:
-        """Write the ``numbers`` that the keys number ``first`` and later of a database have in its order of keys."""
+        """Write the ``numbers`` of a database's keys (key_order.py), from key number ``first`` on."""
         data = self.facts.data
         put_u8(data, 0x5D)
         put_u8(data, db)

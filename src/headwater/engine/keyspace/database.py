@@ -85,8 +85,8 @@ class Database(KeySignals):
         self.noted_bytes = 0
         """Size of the names in ``expiry_notes`` that are not the objects in ``values``, in bytes."""
         self.used_bytes = 0
-        """Size of the names of the keys that existed at the opening, in bytes. In ``used``, they are other objects
-        than in ``values``. The memory of ``used`` is estimated from this size."""
+        """Size of the names of the keys that existed when the store was opened, in bytes. In ``used``, they are other
+        objects than in ``values``. The memory of ``used`` is estimated from this size."""
         self.newest = b""
         """The key that was added last: the object that ``values`` has."""
         self.account = ValueAccount(keyspace.memory)

@@ -17,7 +17,7 @@ from headwater.engine.accounts.memory_account import text_bytes
 
 _SLACK = 64
 _LOOKS = 10
-"""Number of places that a scan visits for each key that it may return. Precedent: Redis,
+"""Maximum number of places that a scan visits for each key that it may return. Precedent: Redis,
 scanGenericCommand, which visits up to ten times COUNT buckets if they are empty."""
 
 

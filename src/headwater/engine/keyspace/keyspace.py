@@ -174,7 +174,7 @@ class Keyspace(KeyspaceState):
         return None
 
     def grow(self, text: bytes) -> None:
-        """Remember a short string that a change made, unless it has one byte: all keys share such strings."""
+        """Remember a short string that a change made, unless it has at most one byte: all keys share such strings."""
         if 1 < len(text) <= EMBEDDED_BYTES:
             if len(self.grown) == GROWN_TEXTS:
                 del self.grown[next(iter(self.grown))]

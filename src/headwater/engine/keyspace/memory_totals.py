@@ -58,7 +58,7 @@ def book_all(keyspace: Keyspace) -> None:
 
 
 def account_faults(keyspace: Keyspace) -> list[str]:
-    """Return a sentence for each fault of the account, such as a part below the sum that its owners book."""
+    """Return a sentence for each fault of the account, such as a total that is less than the sum of its parts."""
     sums = dict.fromkeys(("nodes", "pending", "groups", "idempotency"), 0)
     for stream in keyspace.streams.values():
         sums["nodes"] += stream.nodes.booked

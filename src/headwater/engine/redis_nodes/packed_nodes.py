@@ -3,7 +3,7 @@
 Rule 1. A query that concerns whole runs, such as the end of a trim or the size of the radix tree, opens none
         of them.
 Rule 2. A run is opened to change or read one of its nodes. Most deletions follow one another in order, so it
-        stays open until another run is opened, or until all runs are needed packed.
+        stays open until another run is opened, or until a query needs all runs packed.
 Rule 3. Nodes are numbered from the first. Queries in ascending order are answered in constant time.
 """
 
@@ -119,7 +119,7 @@ class PackedNodes:
         return self._trim_first(ms, seq, gone) if self.runs else gone
 
     def _trim_first(self, ms: int, seq: int, gone: int) -> int:
-        """Trim the first run, which does not end before ``ms-seq``."""
+        """Trim the first run, which ends after ``ms-seq``."""
         run = self._opened(0)
         words = run.words
         assert words is not None

@@ -1,6 +1,6 @@
 """Counts the nodes of Redis's radix tree over the keys of a stream's nodes (XINFO), without building it.
 
-The tree over sorted keys of 16 bytes is determined by the *depths*: for each two neighbouring keys, the number of
+The tree over sorted keys of 16 bytes is determined by the *depths*: for each pair of neighbouring keys, the number of
 leading bytes that they have in common. For the keys ``aa``, ``ab`` and ``b`` the depths are 1 and 0:
 
     depths      -1    1    0    -1        -1 stands for the ends before the first and after the last key

@@ -186,7 +186,7 @@ class Restoring:
         size, packed_ids = reader.take_u64(), self._packed_ids
         entries = len(block.ids) // 2
         if size > _MOST_SEALED_BYTES or size < LEAST_ENTRY_BYTES * entries:
-            raise ValueError(f"a sealed block of {entries} entries and {size} bytes")
+            raise ValueError(f"a sealed block cannot have {entries} entries and {size} bytes")
         block.closed = True
         block.pack(SealedBlock(codec, reader.take_text(), packed_ids, size, entries))
         self._place(stream, block, number)
@@ -230,7 +230,7 @@ class Restoring:
         if not (block.head < count <= entries and 0 < block.live <= count - block.head):
             raise ValueError(f"{block.live} of {count} entries of a block are live")
         if entries > _MOST_SEALED_BYTES // LEAST_ENTRY_BYTES:
-            raise ValueError(f"a block of {entries} entries")
+            raise ValueError(f"a block cannot have {entries} entries")
         unpack_ids(self._packed_ids, entries, block.ids)
         block.last_ms = word_at(block.ids, 2 * count - 2)
         block.last_seq = word_at(block.ids, 2 * count - 1)
@@ -249,7 +249,7 @@ class Restoring:
 
     def _check_order(self, stream: StoredStream, first: tuple[int, int]) -> None:
         if stream.log.blocks and first <= stream.log.last():
-            raise ValueError(f"a block of stream number {stream.sid} begins too early")
+            raise ValueError(f"a block of stream number {stream.sid} overlaps the one before it")
 
     def _place(self, stream: StoredStream, block: EntryBlock, number: int) -> None:
         """Append a block to a stream. A shared one has a ``number`` above 0."""
@@ -285,7 +285,7 @@ class Restoring:
             block.dangling = reader.take_u8() != 0
             count = reader.take_u32()
             if not 0 < count <= PENDING_BLOCK_RECORDS:
-                raise ValueError(f"a block of {count} pending entries")
+                raise ValueError(f"a block cannot have {count} pending entries")
             block.words = reader.take_words(4 * count)
             block.end = count
             block.settle_min_time()
@@ -293,7 +293,7 @@ class Restoring:
             self._count_owners(group, block)
             if pel.blocks and not pel.ends_before(word_at(block.words, 0), word_at(block.words, 1)):
                 raise ValueError(
-                    f"a block of pending entries of group {group.gid} begins too early"
+                    f"a block of pending entries of group {group.gid} overlaps the one before it"
                 )
             pel.blocks.append(block)
             pel.length += count

@@ -1,5 +1,5 @@
 """Copying streams (COPY) and adopting streams that were built in another keyspace (RESTORE). Both take over
-whole blocks without reading single entries.
+whole blocks without reading individual entries.
 
 Rule 1. A copy shares nothing with its source that can change.
 Rule 2. The numbers of a copied stream and its groups are arguments, because the fact contains them.

@@ -111,7 +111,7 @@ class Sealing(BlockAccount):
         self.press(on=False)
 
     def press(self, *, on: bool) -> None:
-        """Keep nothing hot, because memory is short; with ``on=False``, as much as configured again."""
+        """Set the budget: 0 while memory is short (``on``), else as configured; no bound if nothing can be sealed."""
         seals = self.codec != NONE or self.storing
         self.budget = NO_BOUND if not seals else 0 if on else self._asked
 

@@ -148,7 +148,7 @@ def checked_blob(codec: int, entries: int, raw_bytes: int) -> str:
     if codec >= len(CODECS):
         raise ValueError(f"unknown compression {codec}")
     if not 0 < entries <= raw_bytes // LEAST_ENTRY_BYTES or raw_bytes > MAX_RECORD_GROUP_BYTES:
-        raise ValueError(f"a blob of {entries} entries and {raw_bytes} bytes")
+        raise ValueError(f"a blob cannot have {entries} entries and {raw_bytes} bytes")
     if CODECS[codec] == ZSTD and not has_zstd():
         raise ValueError("zstd needs the package zstandard: pip install zstandard")
     return CODECS[codec]
