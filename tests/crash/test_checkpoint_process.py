@@ -81,6 +81,28 @@ def server() -> Iterator[ServerProcess]:
         assert alarms_in(server.log()) == []
 
 
+@pytest.mark.parametrize("compression", ["zstd", "none"])
+def test_a_large_entry_is_there_after_a_checkpoint_and_a_restart(compression: str) -> None:
+    # Given a server with an entry that is larger than a segment, and one after it
+    value = "v" * 70_000_000
+    with server_process("--stream-compression", compression) as server:
+        with client_of(server) as client:
+            client.xadd("s", {"value": value}, id="1-1")
+            client.xadd("s", {"value": "small"}, id="2-1")
+            assert eventually(lambda: is_idle(client))
+            client.save()
+        # When it is stopped after a checkpoint, and started again
+        server.stop()
+        server.start()
+        # Then both are there
+        with client_of(server) as client:
+            found: Any = client.xrange("s")
+            assert [(entry_id, len(fields["value"])) for entry_id, fields in found] == [
+                ("1-1", len(value)),
+                ("2-1", 5),
+            ]
+
+
 def test_a_start_after_a_checkpoint_has_everything_and_fewer_files(server: ServerProcess) -> None:
     # Given a store whose journal was replaced by an image, and that was written to afterwards
     client = client_of(server)

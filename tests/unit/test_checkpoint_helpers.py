@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,17 @@ def test_the_digest_is_that_of_the_sources_at_the_start(
     digest.source_digest.cache_clear()
     assert found != digest.source_digest()
     digest.source_digest.cache_clear()
+
+
+def test_the_digest_covers_everything_that_a_helper_imports() -> None:
+    program = "import sys, headwater.persistence.helper; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    names = [name.split(".") for name in done.stdout.split() if name.startswith("headwater.")]
+    packages = {name[1] for name in names if (digest._PACKAGE / name[1]).is_dir()}
+    assert packages <= {*digest._PARTS}
+    assert len(packages) > 3
 
 
 def test_a_thread_that_cannot_be_started_costs_only_the_image(

@@ -215,6 +215,27 @@ def test_closed_blocks_are_sealed_in_the_image_of_a_store_that_seals(stream: Sto
     assert again.sealing.sealed_bytes < plain
 
 
+@pytest.mark.parametrize("megabytes", [1, 70, 150])
+def test_an_entry_of_any_size_is_restored(stream: StoredStream, megabytes: int) -> None:
+    # Given a store with segments, which packs blocks of any size, and a large entry before another
+    keyspace = keyspace_of_stream(stream)
+    keyspace.sealing.store_in(None, storing=True)
+    keyspace.sealing.configure(10**9, "zlib")
+    wire = body(b"field", b"v" * (megabytes * 10**6))
+    stream.append(1, 0, wire, 1, True)
+    stream.append(2, 0, WIRE, 1, True)
+    # When it is restored
+    again = Keyspace()
+    replay = Replay(again)
+    for facts in image_facts(keyspace):
+        replay.apply(memoryview(facts), 0)
+    # Then its block is packed, and has the entry
+    (large, _small) = again.streams[stream.sid].log.blocks
+    assert large.packed is not None
+    assert large.packed.size > len(wire)
+    assert again.streams[stream.sid].length == 2
+
+
 def test_blocks_are_sealed_in_the_order_of_their_ids(keyspace: Keyspace) -> None:
     # Given two streams that were written in turn, and not sealed
     first, second = (keyspace.databases[0].create_stream(b"%d" % sid, sid) for sid in (1, 2))

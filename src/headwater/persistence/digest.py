@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent.parent
-_PARTS = ("config", "engine", "journal", "persistence")
+_PARTS = ("common", "config", "engine", "journal", "native", "persistence")
 
 
 @cache

@@ -51,8 +51,7 @@ class CheckpointOrder(NamedTuple):
 
     @classmethod
     def decode(cls, line: bytes) -> CheckpointOrder:
-        """Return the order of a line that `encode` returned. Raises `ValueError` or `TypeError` for another
-        line."""
+        """Return the order of a line that `encode` returned. Raises `ValueError` or `TypeError` for another line."""
         directory, digest, seed, old, rotation, hot_bytes, compression = json.loads(line)
         image, first, closed, end, *others = rotation
         return cls(

@@ -134,8 +134,7 @@ class ImageFacts:
     def sealed_block(
         self, sid: int, number: int, block: EntryBlock, codec: str, wire: bytes, size: int
     ) -> None:
-        """Write a block that is sealed, or a closed one whose ``size`` bytes are ``wire`` after
-        compression."""
+        """Write a block that is sealed, or a closed one whose ``size`` bytes are ``wire`` after compression."""
         packed = block.packed
         if packed is None:
             self._block(0x54, sid, number, block, len(block.offsets), pack_ids(block.ids))

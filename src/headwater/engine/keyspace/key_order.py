@@ -72,8 +72,7 @@ class KeyOrder:
         return array("Q", map(numbers.__getitem__, keys))
 
     def renumber(self, first: int, numbers: array[int], next_number: int) -> None:
-        """Give the keys at place ``first`` and later these ascending ``numbers``, all below
-        ``next_number``."""
+        """Give the keys at place ``first`` and later these ascending ``numbers``, all below ``next_number``."""
         assert first + len(numbers) <= len(self.numbers)
         self.numbers[first : first + len(numbers)] = numbers
         self.next_number = next_number

@@ -15,7 +15,7 @@ from headwater.native.memory_c cimport u64, word_at
 from headwater.native.packing_c cimport index_entries, unpack_ids, unpack_rows
 
 cdef Py_ssize_t NODE_WORDS, PENDING_BLOCK_RECORDS
-cdef u64 _MOST_SEALED_BYTES, LEAST_ENTRY_BYTES
+cdef Py_ssize_t _MOST_ENTRIES
 
 
 @cython.final

@@ -26,7 +26,7 @@ from headwater.engine.groups.pending_block import PendingBlock
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.keyspace.memory_totals import book_all
 from headwater.engine.streams.stream import StoredStream
-from headwater.engine.tier.storing import LEAST_ENTRY_BYTES, checked_blob
+from headwater.engine.tier.storing import checked_blob
 
 try:
     import cython
@@ -37,8 +37,8 @@ if not cython.compiled:  # memory_c.pxd and packing_c.pxd have them in C
     from headwater.native.memory import word_at
     from headwater.native.packing import index_entries, unpack_ids, unpack_rows
 
-_MOST_SEALED_BYTES = 64 * 1024 * 1024
-"""Maximum size of a sealed block that is accepted, before compression."""
+_MOST_ENTRIES = 4 * 1024 * 1024
+"""Maximum number of entries of a block that is accepted. Blocks have a limited size unless they have one entry."""
 
 
 class Restoring:
@@ -185,8 +185,7 @@ class Restoring:
         codec = self._codec(reader.take_text())
         size, packed_ids = reader.take_u64(), self._packed_ids
         entries = len(block.ids) // 2
-        if size > _MOST_SEALED_BYTES or size < LEAST_ENTRY_BYTES * entries:
-            raise ValueError(f"a sealed block cannot have {entries} entries and {size} bytes")
+        checked_blob(CODECS.index(codec), entries, size)
         block.closed = True
         block.pack(SealedBlock(codec, reader.take_text(), packed_ids, size, entries))
         self._place(stream, block, number)
@@ -229,7 +228,7 @@ class Restoring:
         self._packed_ids = reader.take_text()
         if not (block.head < count <= entries and 0 < block.live <= count - block.head):
             raise ValueError(f"{block.live} of {count} entries of a block are live")
-        if entries > _MOST_SEALED_BYTES // LEAST_ENTRY_BYTES:
+        if entries > _MOST_ENTRIES:
             raise ValueError(f"a block cannot have {entries} entries")
         unpack_ids(self._packed_ids, entries, block.ids)
         block.last_ms = word_at(block.ids, 2 * count - 2)

@@ -45,8 +45,7 @@ class StreamHistory:
         self.last_ms, self.last_seq = entry_id
 
     def has_tombstone_from(self, ms: int, seq: int) -> bool:
-        """Return whether an entry at or after ``ms-seq`` was deleted by id; False if the stream is empty, as in Redis's
-        streamRangeHasTombstones."""
+        """Return whether an entry at or after ``ms-seq`` was deleted by id; False for an empty stream, as in Redis."""
         if self.log.length == 0 or self.max_deleted_id == (0, 0):
             return False
         return (ms, seq) <= self.max_deleted_id

@@ -78,8 +78,7 @@ class StoredStream(StreamHistory):
         pairs: int,
         opens_node: bool,
     ) -> None:
-        """Append an entry whose fields are the bytes of ``wire`` from ``start`` to ``end``-1, part of a
-        request."""
+        """Append an entry whose fields are the bytes of ``wire`` from ``start`` to ``end``-1, part of a request."""
         assert ms > self.last_ms or (ms == self.last_ms and seq > self.last_seq)
         self.log.append(ms, seq, wire, start, end, pairs)
         self.nodes.add(ms, seq, wire, start, end, opens_node)
