@@ -1,4 +1,4 @@
-"""All errors that a caller of Headwater can get.
+"""Headwater's public errors.
 
 Each message names the problem, its place, and the solution. Errors of the wire (`CommandError`) have
 exactly the text that Redis sends, because clients match on it.

@@ -60,7 +60,7 @@ def test_a_request_with_close_notify_gets_its_reply(
 def test_plain_text_on_the_tls_port_gets_an_error(start_tls: StartTls, made: Certificates) -> None:
     server = start_tls()
     with connected(server.config.tls_port) as lost:
-        assert lost.ask("PING").startswith(b"-ERR this port speaks TLS and what arrived is plain")
+        assert lost.ask("PING").startswith(b"-ERR this port requires TLS but received plain")
         assert lost.reply() == b""
 
 

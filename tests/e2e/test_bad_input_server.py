@@ -47,7 +47,7 @@ def test_a_port_in_use_is_named_and_the_data_is_not_touched(home: Path) -> None:
         port = holder.getsockname()[1]
         said = refused(home, "--port", str(port))
     assert said == (
-        f"cannot listen on 127.0.0.1:{port}: Address already in use; another server listens there, "
+        f"cannot listen on 127.0.0.1:{port}: Address already in use; another server listens there: "
         "choose another --port (0 picks a free one)"
     )
     assert not (home / "data").exists()
@@ -183,6 +183,13 @@ def test_a_unix_socket_in_use_is_named_and_a_stale_one_is_replaced(home: Path) -
     path.write_text("a letter")
     assert refused(home, "--unixsocket", str(path)).endswith("the file exists and is not a socket")
     assert path.read_text() == "a letter"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as another:
+        another.bind(str(path))
+        assert refused(home, "--unixsocket", str(path)).startswith(
+            f"cannot listen on unix:{path}: Protocol wrong type for socket"
+        )
+    assert path.is_socket()
     too_long = home / ("x" * 120)
     assert "path too long" in refused(home, "--unixsocket", str(too_long))
 
@@ -198,7 +205,10 @@ def test_a_low_limit_of_open_files_lowers_maxclients(home: Path) -> None:
     server = FewFiles(directory=home)
     server.start()
     try:
-        assert "maxclients is 28: the system allows this process 160 open files" in server.log()
+        assert (
+            "maxclients lowered to 28: the system allows this process 160 open files"
+            in server.log()
+        )
         with ExitStack() as stack:
             for _ in range(28):
                 assert stack.enter_context(connected(server.port)).ask("PING") == b"+PONG\r\n"

@@ -55,7 +55,7 @@ def test_a_signal_reopens_the_log_file_and_has_no_other_effect(
         # Then it writes to a new file, and continues to serve
         eventually(log.exists)
         eventually(lambda: "reopened" in log.read_text())
-        assert messages(log.read_text()) == [f"INFO {number.name}: the log file is reopened"]
+        assert messages(log.read_text()) == [f"INFO {number.name}: the log file was reopened"]
         assert answers(server)
         # And a hundred signals leave no file open
         files = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))

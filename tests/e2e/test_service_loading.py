@@ -60,7 +60,7 @@ def test_a_signal_while_the_journal_is_replayed_ends_the_server_cleanly(
 
     # Then it stops at once, with status 0 and a log line, and without a traceback
     assert status == 0
-    assert messages(server.log()) == [f"INFO {number.name}: the server stops before it was ready"]
+    assert messages(server.log()) == [f"INFO {number.name}: the server stops before it is ready"]
 
     # And the journal is as it was, and the next start finds all entries
     assert journal_of(server.data) == before
@@ -83,6 +83,6 @@ def test_log_signals_while_the_journal_is_replayed_do_not_end_the_server(
         os.kill(server.pid, number)
     try:
         eventually(lambda: "INFO started as process" in log.read_text())
-        assert "INFO SIGHUP: the log file is reopened" in messages(log.read_text())
+        assert "INFO SIGHUP: the log file was reopened" in messages(log.read_text())
     finally:
         assert server.stop() == 0

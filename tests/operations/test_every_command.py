@@ -325,9 +325,7 @@ def test_every_command_is_tested() -> None:
 def run(store: Store, tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
     """Run a command of the table on the store; returns its status, its output and its complaint."""
 
-    def found(
-        words: str, *more: str, user: str = "", answer: str = ""
-    ) -> tuple[int, str, str]:
+    def found(words: str, *more: str, user: str = "", answer: str = "") -> tuple[int, str, str]:
         typed = [
             word.replace("{dir}", str(store.directory)).replace("{new}", str(tmp_path / "new"))
             for word in words.split()

@@ -125,8 +125,8 @@ def test_a_query_that_was_not_seen_for_days_is_named(
     (said,) = [
         record.getMessage() for record in caplog.records if "not seen" in record.getMessage()
     ]
-    assert "the query old of h:1 was not seen for 3 days" in said
-    assert "until it was not seen for 7 days" in said
+    assert "the query old of h:1 has not been seen for 3 days" in said
+    assert "until it has not been seen for 7 days" in said
     assert "HDEL {s}:hw:queries old" in said
 
 

@@ -126,7 +126,7 @@ def test_an_interrupted_backfill_is_completed_by_repeating_it(
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
-        ("SELECT count(*) AS n FROM raw GROUP BY window(ts, '1 minute')", "sums up rows"),
+        ("SELECT count(*) AS n FROM raw GROUP BY window(ts, '1 minute')", "aggregates rows"),
         ("SELECT DISTINCT n, ts FROM raw", "removes rows that are equal"),
         ("SELECT a.n, a.ts FROM raw a JOIN raw b ON a.n = b.n AND a.ts = b.ts", "joins streams"),
     ],

@@ -125,7 +125,7 @@ def test_a_complete_declaration_is_read(directory: Path) -> None:
         ("partition_by", "partitionBy", "table.sales.partitionBy: unknown key. Did you mean"),
         ('["category"]', '"category"', "table.sales.partition_by: 'category' is not a list"),
         ('mode = "append"', 'mode = "upsert"', "'upsert' is not one of append, complete, update"),
-        ('mode = "append"', 'mode = "update"', "sinks with it: delta"),
+        ('mode = "append"', 'mode = "update"', "sinks that support it: delta"),
         (
             'mode = "append"',
             'mode = "update"\nsink = "delta"',
@@ -141,7 +141,7 @@ def test_a_complete_declaration_is_read(directory: Path) -> None:
             'mode = "append"\nsink = "stream"',
             "table.sales.path: is not a key of the",
         ),
-        ('mode = "append"\n', "", "table.sales.mode: is missing; one of append, complete"),
+        ('mode = "append"\n', "", "table.sales.mode: is missing; expected one of append, complete"),
         ('path = "tables/sales"', "", "table.sales.path: is missing"),
         (
             'path = "tables/sales"',
@@ -166,10 +166,10 @@ def test_a_complete_declaration_is_read(directory: Path) -> None:
         ('["orders", "orders.eu"]', "3", "source.orders.stream: 3 is not a name, a list of"),
         ('["category"]', '["category", "category"]', "partition_by: has 'category' twice"),
         ('["category"]', '["category", " "]', "partition_by: one of the names is empty"),
-        ('"tables/sales"', '" "', "table.sales.path: is missing; a path"),
+        ('"tables/sales"', '" "', "table.sales.path: is missing; expected a path"),
         ('"tables/sales"', '"a\\u0000b"', "cannot be a path: embedded null byte"),
         ('"tables/sales"', f'"{"x" * 300}"', "cannot be a path: File name too long"),
-        ('master = "local[2]"', 'master = ""', "spark.master: expected a text"),
+        ('master = "local[2]"', 'master = ""', "spark.master: expected a string"),
         ('schema = "item string, category string"', 'format = ""', "input.items.format: '' is not"),
     ],
 )
@@ -418,7 +418,7 @@ sql = "SELECT * FROM orders"
 path = "tables/all"
 """
 
-    # When the file is read, then it is refused: the table would read its own rows without end
+    # When the file is read, then it is refused: the table would read its own rows endlessly
     assert "table.dear.stream: 'orders.dear' is one of the streams of [source.orders]" in refused(
         directory, text
     )
@@ -470,10 +470,10 @@ def columns(text: str) -> StructType:
         ),
         (
             "k array<int>, v int",
-            "rows cannot be compared by 'k', a array<int>: make it a text, like",
+            "rows cannot be compared by 'k', which is an array<int>: make it a string, like",
         ),
-        ("k map<string, int>, v int", "make it a text, like SELECT to_json(k) AS k"),
-        ("k variant, v int", "rows cannot be compared by 'k', a variant"),
+        ("k map<string, int>, v int", "make it a string, like SELECT to_json(k) AS k"),
+        ("k variant, v int", "rows cannot be compared by 'k', which is a variant"),
         ("k string, `a``b` int", "the column 'a`b' has a backtick in its name, which delta tables"),
         ("k string, v int, V int", "two columns are named 'V': rename one with AS"),
         ("k string, v interval day", "CAST(v AS string)"),
@@ -492,8 +492,8 @@ def test_a_column_that_an_update_cannot_write_is_refused_with_the_remedy(
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ("d array<int>, v int", "a directory cannot be named by 'd', a array<int>"),
-        ("d date", "names all columns, so that the files would have none"),
+        ("d array<int>, v int", "a directory cannot be named after 'd', which is an array<int>"),
+        ("d date", "names all columns, so the files would have none"),
         ("d date, v interval year", "which parquet tables cannot have: CAST(v AS string)"),
         ("d date, v interval day", ""),
     ],

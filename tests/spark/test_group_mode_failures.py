@@ -104,7 +104,7 @@ def test_a_destroyed_group_continues_after_the_last_seen_entry(
         assert query.read_all() == [6]
         shop.client.xgroup_destroy("s", "g")
         shop.add("s", [7])
-    assert "was gone and is created again after 5-1" in warned.text
+    assert "was gone and has been created again, and continues after 5-1" in warned.text
 
     # The same if it vanishes while no query runs
     with member_query(shop, log=query.log) as later:

@@ -164,6 +164,16 @@ def test_a_file_that_cannot_be_written_is_one_error(light: None, tmp_path: Path)
         packing.pack_environment(tmp_path / "nowhere" / "env.tar.gz")
 
 
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    output, gone = tmp_path / "env.tar.gz", tmp_path / "gone.py"
+    with (
+        pytest.raises(HeadwaterError, match=r"gone\.py cannot be packed: No such file or directory"),
+        packing._written_whole(output),
+    ):
+        gone.read_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_says_how_to_use_its_file(light: None, tmp_path: Path) -> None:
     output = tmp_path / "env.tar.gz"
     done = CliRunner().invoke(app, ["spark", "pack", "--output", str(output)])

@@ -347,7 +347,7 @@ def test_wrong_sql_is_one_sentence_without_a_jvm_stack(
         (
             'mode = "append"',
             'mode = "update"\nsink = "delta"\nkey = ["hour"]',
-            "table.sales.key: rows cannot be compared by 'hour', a struct<start:timestamp,end:timestamp>",
+            "table.sales.key: rows cannot be compared by 'hour', which is a struct<start:timestamp,end:timestamp>",
         ),
         (
             'stream = "orders"',

@@ -62,7 +62,7 @@ def test_delta_has_each_batch_of_each_series_once(spark: SparkSession, tmp_path:
     assert kept.write(some(spark, 100, 102), BatchId(0, "backfill")) == 2
     kept.prepare()
     with pytest.raises(
-        PipelineError, match=r"has batch 2, .* batch 1: its checkpoint was set back"
+        PipelineError, match=r"has batch 2, .* batch 1: the query's checkpoint was set back"
     ):
         kept.write(some(spark, 0, 99), BatchId(1))
     assert kept.write(some(spark, 0, 99), BatchId(0, "backfill")) == THERE_ALREADY

@@ -149,7 +149,7 @@ def test_rows_in_quarantine_are_not_read_and_those_of_a_backfill_are(
 
     # When the table that it reads is backfilled
     with pytest.raises(
-        PipelineError, match=r"table\.silver reads the rows of bronze: backfill that"
+        PipelineError, match=r"table\.silver reads the rows of bronze\. Backfill bronze"
     ):
         backfill(load(file), "silver")
     backfill(load(file), "bronze", end="10-1")

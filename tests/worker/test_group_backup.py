@@ -331,7 +331,7 @@ async def test_workers_restore_the_retries_and_entries_of_a_destroyed_group(
         await store.look.xgroup_destroy("orders", "g")
 
         # Then each message has one result, including the dead worker's and the retry
-        await eventually(lambda: "was gone and is created again" in caplog.text)
+        await eventually(lambda: "was gone and has been created again" in caplog.text)
         await eventually(lambda: 1 in counts and len(counts[2]) == 2)
         await eventually(store.settled)
     await buried(dead)

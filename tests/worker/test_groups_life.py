@@ -18,7 +18,7 @@ def add(core: Core, *values: bytes) -> list[bytes]:
 
 def test_a_second_value_of_claim_after_is_refused(core: Core) -> None:
     with pytest.raises(
-        DeclarationError, match="claims after 60000 ms, this consumer declares 5000"
+        DeclarationError, match="claims after 60000 ms, but this consumer declares 5000"
     ):
         Core.joined(_url(core.client), "two", claim_after_ms=5_000)
 

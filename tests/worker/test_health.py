@@ -96,7 +96,7 @@ async def test_metrics_have_the_counters_of_every_consumer(served: Served) -> No
     consumer = {"stream": "orders", "group": "g", "running": 2, "handled": 17, "reader_age": 0.5}
     served.workers = [
         WELL._replace(consumers=[consumer]),
-        WELL._replace(worker=1, pid=None, problems=["it has ended, and will be started again"]),
+        WELL._replace(worker=1, pid=None, problems=["it has ended, and will be restarted"]),
     ]
     # When the metrics are read
     text = await served.metrics()

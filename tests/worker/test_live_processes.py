@@ -112,7 +112,7 @@ async def test_processes_that_are_stopped_and_go_on_are_not_taken_for_dead(store
 async def test_without_a_supervisor_a_worker_says_that_no_one_renews_for_it(store: Store) -> None:
     with one_worker(store.url, target=TARGET) as worker:
         await eventually(lambda: "reads jobs as" in worker.log())
-        assert "no other process renews its leases" in worker.log()
+        assert "no other process renews the leases of this one" in worker.log()
 
 
 async def test_without_a_supervisor_the_first_finisher_settles(store: Store) -> None:

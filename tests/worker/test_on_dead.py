@@ -196,7 +196,7 @@ def test_declarations_of_on_dead_that_would_miss_dead_letters_are_refused() -> N
     for stream, options, handler, complaint in (
         (17, {}, alert, "expected a Stream, or the name of a dead-letter stream"),
         (orders, {"into": orders}, alert, "unknown option 'into'"),
-        (orders, {}, wrong, "expects Order, its stream holds DeadLetter"),
+        (orders, {}, wrong, "expects Order, but its stream holds DeadLetter"),
     ):
         with pytest.raises(DeclarationError, match=complaint):
             app.on_dead(stream, **options)(handler)  # type: ignore[arg-type]

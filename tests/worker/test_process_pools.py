@@ -269,7 +269,7 @@ async def test_a_process_whose_lock_is_held_beyond_the_timeout_is_replaced(store
         (first,) = workers_of(parent.pid)
         await send(store, Job(1, "spin"))
         # Its own event loop cannot see that the time has passed; the supervisor does
-        await eventually(lambda: "(GIL) for longer than any timeout" in parent.log())
+        await eventually(lambda: "(GIL) for longer than the longest timeout" in parent.log())
         await eventually(lambda: first not in workers_of(parent.pid) != [])
 
 

@@ -56,7 +56,7 @@ async def test_a_worker_that_dies_is_restarted(store: Store) -> None:
         await eventually(store.settled)
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
-        assert "was ended by SIGKILL; again in 0.5 s" in parent.log()
+        assert "was ended by SIGKILL; restarting in 0.5 s" in parent.log()
     ((result),) = await _results(store)
     assert result.by != first
 
@@ -129,7 +129,7 @@ async def test_a_poison_message_is_a_dead_letter_and_all_others_are_handled(stor
     assert letter.deliveries == 4
     assert letter.error.startswith("Crashes: 2 processes died while running it alone")
     assert sorted(one.order for one in results) == [n for n in range(24) if n != 10]
-    assert output.count("the quarantine process was ended by SIGKILL; again in 0.5 s") == 2
+    assert output.count("the quarantine process was ended by SIGKILL; restarting in 0.5 s") == 2
 
 
 async def test_a_poison_message_with_one_delivery_and_crash_allowed_affects_no_other(

@@ -34,3 +34,20 @@ async def test_a_signal_handler_of_the_program_is_called_as_well(
         assert worker.log().count(f"the program hears {number}") == 1
         assert "bill ends" in worker.log()
         assert "g of orders stopped" in worker.log()
+
+
+@pytest.mark.slow
+async def test_a_program_that_exits_keeps_its_status_although_a_handler_of_a_message_does_not_end(
+    store_url: Callable[[str], str],
+) -> None:
+    # Given a program that exits with 7 at SIGTERM, and a handler of a message that ignores its cancellation
+    url = store_url("headwater")
+    with one_worker(url, target="tests.worker.signal_app:app", SIGNALS="stubborn") as worker:
+        async with redis.asyncio.Redis.from_url(url) as look:
+            fields: Any = dict(orders.codec.encode(Order(1)))
+            await look.xadd("orders", fields)
+        await eventually(lambda: "bill begins" in worker.log())
+        # When the signal arrives, then the process ends with this status after the grace period
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 7
+        assert "although 1 handler ignores its cancellation" in worker.log()

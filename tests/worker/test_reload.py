@@ -129,14 +129,14 @@ async def test_workers_restart_when_a_source_file_changes(
 
     # When a module that the app imports changes, then the new code handles the next message
     (tmp_path / "prices.py").write_text("PRICE = 2")
-    await eventually(lambda: "prices.py changed: starting the workers again" in reloading.log())
+    await eventually(lambda: "prices.py changed: restarting the workers" in reloading.log())
     await eventually(lambda: reloading.log().count("bill reads orders as") == 2)
     await costs(2, price=2)
 
     # When it has an error, then the supervisor keeps running
     (tmp_path / "prices.py").write_text("PRICE = (")
     await eventually(lambda: "SyntaxError" in reloading.log())
-    await eventually(lambda: "worker 0 ended with status 1; again in" in reloading.log())
+    await eventually(lambda: "worker 0 ended with status 1; restarting in" in reloading.log())
 
     # And when it is repaired, then a worker starts at once
     (tmp_path / "prices.py").write_text("PRICE = 3")
@@ -150,7 +150,7 @@ async def test_workers_restart_when_a_source_file_changes(
 
     # When the app is missing for a while, then the supervisor also keeps running
     (tmp_path / "shop.py").rename(tmp_path / "elsewhere")
-    await eventually(lambda: "worker 0 ended with status 78; again in" in reloading.log())
+    await eventually(lambda: "worker 0 ended with status 78; restarting in" in reloading.log())
     (tmp_path / "elsewhere").rename(tmp_path / "shop.py")
     await costs(6, price=4)
 

@@ -136,7 +136,7 @@ def test_a_dead_letter_stays_if_its_group_or_entry_is_deleted_in_that_moment(
     outcomes = core.do(before_the_change(delete, replay(DEAD, letters)))
 
     assert [one.how for one in outcomes] == [ReplayResult.REFUSED]
-    assert ("NOGROUP" if what == "group" else "was deleted in that moment") in outcomes[0].reason
+    assert ("NOGROUP" if what == "group" else "was deleted at that moment") in outcomes[0].reason
     (again,) = core.do(page(DEAD))
     assert again._replace(id="") == letters[0]._replace(id="")
 

@@ -111,7 +111,7 @@ async def test_a_result_of_another_type_fails_the_delivery(store: Store) -> None
         (letter,) = await eventually(store.dead)
     assert letter.error.startswith("TypeError: ")
     assert (
-        "returned a value of type Order, stream 'invoices' has messages of type Invoice"
+        "returned a value of type Order, but stream 'invoices' has messages of type Invoice"
         in letter.error
     )
     assert await store.results() == []

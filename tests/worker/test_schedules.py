@@ -373,7 +373,7 @@ def test_a_schedule_has_the_name_of_its_function() -> None:
 
 def test_a_function_of_a_schedule_takes_a_tick_or_nothing() -> None:
     app = App()
-    with pytest.raises(DeclarationError, match="expects Order, its stream holds Tick"):
+    with pytest.raises(DeclarationError, match="expects Order, but its stream holds Tick"):
 
         @app.every("1h")
         async def sweep(order: Order) -> None: ...

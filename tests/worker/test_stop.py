@@ -310,7 +310,7 @@ async def test_a_destroyed_group_is_created_again_and_nothing_is_lost(
         # Then it is created again, at a position before their entries, and the log has a warning
         await eventually(store.settled)
     assert set(handled) == {1, 2, 3}
-    assert "was gone and is created again" in caplog.text
+    assert "was gone and has been created again" in caplog.text
 
 
 async def test_a_worker_waits_for_an_unreachable_store_at_the_start(

@@ -49,7 +49,7 @@ async def test_a_worker_that_ends_unexpectedly_with_status_0_is_restarted(store:
         parent.signal(signal.SIGTERM)
         assert parent.wait() == 0
         log = parent.log()
-    assert "worker 0 ended with status 0; again in 0.5 s" in log
+    assert "worker 0 ended with status 0; restarting in 0.5 s" in log
     assert [one.order for one in await store.results(shop.invoices)] == [17]
 
 
@@ -61,7 +61,7 @@ async def test_a_worker_whose_task_ended_logs_its_name_and_is_restarted(store: S
         assert parent.wait() == 0
         log = parent.log()
     assert "orders/g settler of bill ended without having been stopped" in log
-    assert "worker 0 ended with status 1; again in 0.5 s" in log
+    assert "worker 0 ended with status 1; restarting in 0.5 s" in log
 
 
 async def test_a_failed_join_does_not_stop_other_workers_of_the_group(
@@ -75,7 +75,7 @@ async def test_a_failed_join_does_not_stop_other_workers_of_the_group(
         os.kill(first, signal.SIGKILL)
 
         # When its replacement is refused, then it is retried
-        await eventually(lambda: "worker 0 ended with status 78; again in" in parent.log())
+        await eventually(lambda: "worker 0 ended with status 78; restarting in" in parent.log())
         await eventually(lambda: "worker 1 ended" not in parent.log())
 
         # And the other worker continues
@@ -108,7 +108,7 @@ async def test_the_pause_before_a_restart_does_not_grow_while_workers_settle_ent
             await eventually(lambda: parent.log().count("was ended by SIGKILL") == len(killed))
 
         # Then it is restarted with the first pause each time
-        pauses = re.findall(r"was ended by SIGKILL; again in ([\d.]+) s", parent.log())
+        pauses = re.findall(r"was ended by SIGKILL; restarting in ([\d.]+) s", parent.log())
         assert pauses == ["0.5"] * 4
         parent.signal(signal.SIGTERM)
         parent.wait()
@@ -120,7 +120,7 @@ async def test_the_pause_before_a_restart_grows_while_nothing_is_settled(store: 
         await eventually(lambda: parent.log().count("was ended by SIGKILL") == 1)
         await send(store, shop.Order(9, do="kill"))
         await eventually(lambda: parent.log().count("was ended by SIGKILL") == 2)
-        pauses = re.findall(r"was ended by SIGKILL; again in ([\d.]+) s", parent.log())
+        pauses = re.findall(r"was ended by SIGKILL; restarting in ([\d.]+) s", parent.log())
         assert pauses == ["0.5", "1"]
         parent.signal(signal.SIGTERM)
         parent.wait()
@@ -134,7 +134,7 @@ async def test_a_worker_whose_dependency_fails_at_the_start_is_restarted(
     with supervised(
         store.url, target="tests.worker.database_app:app", DATABASE_FILE=str(database)
     ) as parent:
-        await eventually(lambda: "worker 0 ended with status 1; again in" in parent.log())
+        await eventually(lambda: "worker 0 ended with status 1; restarting in" in parent.log())
         assert "StartFailed: open_db failed at the start: FileNotFoundError" in parent.log()
 
         # When it exists, then the worker runs

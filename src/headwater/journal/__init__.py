@@ -1,5 +1,4 @@
-"""Durable storage of record groups: the only package that opens data files. Of the engine, it imports only the places
-of blobs and the names of codecs (`headwater.engine.bodies`).
+"""Durable storage of record groups: the only package that opens data files. Of the engine, it imports only bodies.
 
     disk      files, their locks, and refusals of the operating system
     format    records, checksums, MANIFEST, names of files

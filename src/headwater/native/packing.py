@@ -33,8 +33,8 @@ def index_entries(data: Text, offsets: array[int]) -> None:
 
 
 def pass_entries(data: Text, at: int, count: int) -> int:
-    """Return the position ``count`` entries after the one that begins at ``at``. Raises `ValueError` like
-    `index_entries` does, also if fewer entries follow.
+    """Return the position ``count`` entries after the one that begins at ``at``. Raises `ValueError` as
+    `index_entries` does, and if fewer entries follow.
 
     >>> entry = bytearray(b"*2\\r\\n$3\\r\\n5-1\\r\\n*2\\r\\n$1\\r\\na\\r\\n$1\\r\\nb\\r\\n")
     >>> pass_entries(entry * 3, 31, 2)

@@ -309,8 +309,8 @@ def vanished(stream: str, group: str, statement: str) -> Cause:
     return Cause(
         CauseName.VANISHED,
         f"{statement}: the group, or its stream, was deleted, has expired or was flushed. Workers create the group "
-        f"again, with what their last backup says is pending; if it was meant, delete "
-        f"{group_settings_key(stream, group)}, too",
+        f"again, with what their last backup says is pending; if this was intended, delete "
+        f"{group_settings_key(stream, group)} as well",
     )
 
 

@@ -14,7 +14,7 @@ SKEW_MS = 1_000
 """Maximum difference between this machine's clock and the store's that counts as good, in milliseconds."""
 
 FULL = 0.9
-"""Used fraction of maxmemory from which memory does not count as good."""
+"""Fraction of maxmemory in use at which memory no longer counts as good."""
 
 
 class Examination(NamedTuple):
@@ -40,7 +40,7 @@ def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examinat
         found = [Examination("server", True, f"{able.server}; {how}"), *examined]
         found += _memory(info) + _durability(info)
     else:
-        found = [Examination("server", None, f"the server does not tell its version (INFO); {how}")]
+        found = [Examination("server", None, f"the server does not say its version (INFO); {how}")]
         found += examined
         found += [Examination(one, None, _NOT_TOLD) for one in ("memory", "durability")]
     found += _writes((yield from refusals(stream)))
@@ -52,7 +52,7 @@ def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examinat
     return found
 
 
-_NOT_TOLD = "the server does not tell this user (INFO)"
+_NOT_TOLD = "the server does not report this to the user (INFO)"
 
 
 def _clock(clock: Callable[[], int]) -> Operation[Examination]:
@@ -61,7 +61,7 @@ def _clock(clock: Callable[[], int]) -> Operation[Examination]:
     sent = clock()
     replies = yield [["TIME"]]
     if isinstance(replies[0], Refused):
-        return Examination("clock", None, "the server does not tell this user (TIME)")
+        return Examination("clock", None, "the server does not report this to the user (TIME)")
     found = server_ms(replies[0])
     skew_ms = found - min(max(found, sent), clock())
     ahead = "ahead of" if skew_ms > 0 else "behind"
@@ -99,7 +99,7 @@ def _writes(refused: Refusals) -> list[Examination]:
     found = [Examination("writes", False, f"{one.code}: {one.statement}") for one in refused.found]
     if refused.unknown:
         found.append(
-            Examination("writes", None, f"the server does not tell: {'; '.join(refused.unknown)}")
+            Examination("writes", None, f"the server does not report {'; '.join(refused.unknown)}")
         )
     return found or [Examination("writes", True, "nothing shows that the server refuses any")]
 
@@ -116,7 +116,7 @@ def _rights(user: str, stream: str, *, verbs: bool) -> Operation[Examination]:
     text = f"user {user} may not send {', '.join(lacking)}" if lacking else f"user {user}"
     if unknown:
         whether = "what workers send" if len(unknown) == len(needed) else ", ".join(unknown)
-        text += f"{'; and' if lacking else ':'} the server does not tell whether it may send {whether} (ACL DRYRUN)"
+        text += f"{'; and' if lacking else ':'} the server does not say whether it may send {whether} (ACL DRYRUN)"
     if lacking or unknown:
         return Examination("rights", False if lacking else None, text)
     return Examination("rights", True, f"{text} may send what workers send")

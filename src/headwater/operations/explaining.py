@@ -30,7 +30,7 @@ class GroupHealth(StrEnum):
     HEALTHY = "healthy"
     UNHEALTHY = "not healthy"
     UNKNOWN = "unknown"
-    """No problem was found, but the server does not tell this user even whether it accepts writes."""
+    """No problem was found, but the server does not even tell this user whether it accepts writes."""
 
 
 class Explanation(NamedTuple):
@@ -159,7 +159,7 @@ def gone_groups(
         ago = max(0, server_ms(replies[0]) - max(seen))
         rows = [row for one in replies[3:] if not isinstance(one, Refused) for row in one]
         if ago < UNSEEN_MS and not any(mapping(row)[b"name"] == bytes_of(group) for row in rows):
-            said = f"a worker was seen {length_of_time(ago)} ago, and there is no such group"
+            said = f"a worker was seen {length_of_time(ago)} ago, but there is no such group"
             found.append(_gone(stream or names[0], group, said))
     return found
 

@@ -56,7 +56,7 @@ class TrimPreview(NamedTuple):
 
 
 def reset_to(stream: str, group: str, target: str) -> Operation[ResetPreview]:
-    """Preview a group's position after the id ``target``, ``0`` or ``$``.
+    """Preview the move of a group's position to ``target``: an id that then counts as delivered, ``0`` or ``$``.
 
     Raises `HeadwaterError` if the stream or the group does not exist.
     """
@@ -69,7 +69,7 @@ def reset_to(stream: str, group: str, target: str) -> Operation[ResetPreview]:
 
 
 def reset_back(stream: str, group: str, entries: int) -> Operation[ResetPreview]:
-    """Preview a group's position ``entries`` entries before its current one."""
+    """Preview the move of a group's position back by ``entries`` entries."""
     (of,) = yield from groups(stream, group)
     last = of.about[b"last-delivered-id"].decode()
     found = yield from entry_before(stream, last, entries + 1, verbs=of.able.verbs)

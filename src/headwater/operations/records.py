@@ -97,4 +97,4 @@ def record(
         ]
     ]
     if isinstance(replies[0], Refused):
-        log.warning("this was done, but not recorded in %s: %s", actions_key(stream), replies[0])
+        log.warning("action done, but not recorded in %s: %s", actions_key(stream), replies[0])

@@ -67,7 +67,7 @@ class GroupLag(NamedTuple):
 
 def names(pattern: str = "*") -> Operation[list[str]]:
     """Return the names of the streams that match a glob pattern, sorted, without those that Headwater keeps for other
-    streams."""
+    streams, except dead-letter streams."""
     found: set[bytes] = set()
     cursor: Any = 0
     while True:

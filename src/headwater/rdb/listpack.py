@@ -15,7 +15,7 @@ node of a stream is a listpack.
 
 Rule 1. Elements of a node are copied byte by byte between the listpack and RESP bulk strings: no object is
         created for an element.
-Rule 2. A `Cursor` checks an element before it moves to it, a `NodeReader` checks the total size before it
+Rule 2. A `Cursor` checks an element before it moves there. A `NodeReader` checks the total size before it
         adds an entry.
 
 Source: Redis, listpack.c.
@@ -82,7 +82,7 @@ class Cursor:
     def next(self) -> None:
         """Move to the next element."""
         if self.at >= self.end:
-            raise BadPayload(f"a listpack ends after {self.taken} elements, more are expected")
+            raise BadPayload(f"a listpack ends after {self.taken} elements, but more are expected")
         body = self._body()
         behind = self.at + body
         self._pass_backlen(behind, body)

@@ -2,9 +2,9 @@
 
 Rule 1. Each pending entry that is read has exactly one owner, or is released. Forms before 27 do not have
         released entries.
-Rule 2. In forms without released entries, the consumer with the empty name owns them, as XPENDING of
-        Redis 8.8 shows them. A released entry then has the delivery time 0, so that any XAUTOCLAIM
-        finds it idle for long enough. A delayed entry has its due time as delivery time.
+Rule 2. Forms before 27 assign released entries to the consumer with the empty name, under which XPENDING of
+        Redis 8.8 also shows them. A released entry then has the delivery time 0, so any XAUTOCLAIM finds
+        it idle for long enough. A delayed entry has its due time as delivery time.
 
 Source: Redis, rdb.c (rdbSaveStreamPEL, rdbSaveStreamConsumers, rdbLoadObject).
 """

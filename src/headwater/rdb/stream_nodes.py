@@ -4,8 +4,8 @@
     flags │ ms │ seq │ value * n │ parts        an entry with those names (flag 2)
     flags │ ms │ seq │ n │ (name │ value) * n │ parts      an entry with other names
 
-ms and seq are differences to the node's id. parts is the number of elements before it. Flag 1 marks a deleted
-entry, which remains until its node is removed.
+ms and seq are differences from the node's id. parts is the number of the entry's elements before it. Flag 1
+marks a deleted entry, which remains until its node is removed.
 
 Reader and writer process a node in steps of a given number of entries, because a node may have any number.
 
@@ -74,7 +74,7 @@ class NodeReader:
         self._said_deleted = self._cursor.integer()
         self._read_names(self._cursor.integer())
         if self._cursor.integer() != 0:
-            raise BadPayload("a node's first entry does not end with 0")
+            raise BadPayload("a node's master entry does not end with 0")
 
     def step(self, most: int) -> bool:
         """Read up to ``most`` more entries. Return False if there are no more."""
@@ -100,7 +100,7 @@ class NodeReader:
 
     def _read_names(self, count: int) -> None:
         if count < 0:
-            raise BadPayload(f"a node has the number of field names {count}")
+            raise BadPayload(f"a node's master entry has {count} field names")
         for _ in range(count):
             self._cursor.next()
             self._names_bytes += self._cursor.put_bulk(self._names)
@@ -121,7 +121,7 @@ class NodeReader:
         else:
             pairs = cursor.integer()
             if pairs < 0:
-                raise BadPayload(f"an entry has the number of fields {pairs}")
+                raise BadPayload(f"an entry has {pairs} fields")
             self._charge(min(pairs, len(cursor.pack)), 0)
             self._take_pairs(pairs)
         if not pairs:

@@ -142,7 +142,7 @@ def _in_order(nodes: list[NodeImage], last_id: ID) -> Steps[list[NodeImage]]:
 
 
 def _is_in_order(nodes: list[NodeImage], last_id: ID) -> Steps[bool]:
-    """Return whether all entries are live and their ids ascending, which is the usual case."""
+    """Return whether all entries are live and their ids ascend, up to ``last_id`` at most. This is the usual case."""
     last = (0, 0)
     for node in nodes:
         if not node.dead or 1 in node.dead or not rises(node.ids, *last):
@@ -179,8 +179,8 @@ def _idempotency(reader: ByteReader) -> IdempotencyImage:
 
 
 def write(kind: int, image: StreamImage, out: bytearray) -> Steps[None]:
-    """Write a stream in one of the forms from `COUNTED` on. Parts that the form cannot represent are left out, or
-    written in another way if possible (`stream_groups.write`)."""
+    """Write a stream in one of the forms from `COUNTED` on. Parts that the form cannot represent are written in
+    another way if possible (`stream_groups.write`), and omitted otherwise."""
     put_length(out, len(image.nodes))
     for node in image.nodes:
         put_length(out, 16)

@@ -77,7 +77,7 @@ class Arguments:
         self.wire_start = self.wire_end = 0
         """The result of `find_wire`."""
         self.kept = False
-        """True if ``buffer`` belongs to these arguments and does not change, so that `copy` need not copy it."""
+        """True if ``buffer`` belongs to these arguments and does not change, so `copy` need not copy it."""
         self._found = new_words(_WORDS, 3)
 
     @classmethod
@@ -89,7 +89,7 @@ class Arguments:
         return made
 
     def encode(self, values: list[builtins.bytes]) -> None:
-        """Replace the arguments by these values, in a new buffer."""
+        """Replace the arguments with these values, in a new buffer."""
         buffer = bytearray()
         count = len(values)
         append_header(buffer, _STAR, count)

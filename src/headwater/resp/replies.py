@@ -151,8 +151,8 @@ class ReplyWriter:
             self.bulk(value)
 
     def value(self, value: object) -> None:
-        """Write nil for None, a number, a text, or a map, a set or an array of such values. Use it only for rare
-        replies: the methods above are faster.
+        """Write a value: None (as nil), a number, a text, or a map, set or array of such values. Use this method only
+        for rare replies: the methods above are faster.
 
         >>> out = bytearray()
         >>> ReplyWriter(out).value({"id": 7, "flags": Members(["off"])})

@@ -81,7 +81,7 @@ class Scanner:
     def __init__(self, *, max_bulk_bytes: int = MAX_BULK_BYTES, authenticated: bool = True) -> None:
         self.buffer = bytearray()
         self.authenticated = authenticated
-        """Until this is True, a request may have at most 10 arguments of 16 KiB (CVE-2021-32675)."""
+        """Until this is True, a request may have at most 10 arguments, each of at most 16 KiB (CVE-2021-32675)."""
         self.max_bulk_bytes = max_bulk_bytes
         """Maximum length of an argument (redis.conf proto-max-bulk-len)."""
         self._size = 0  # number of bytes of input in the buffer
@@ -124,7 +124,7 @@ class Scanner:
         put_part(self.buffer, at, data, 0, size)
 
     def adopt(self, data: bytearray) -> None:
-        """Replace the buffer by ``data``, which belongs to this scanner from now on."""
+        """Replace the buffer with ``data``, which belongs to this scanner from now on."""
         self._empty()
         self.buffer = data
         self._size = len(data)

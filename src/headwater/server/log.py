@@ -5,7 +5,7 @@
 
 Rule 1. One record is one line; in the text format, a traceback follows on indented lines. Control
         characters are escaped, so nothing that a client sends can end a line or forge one.
-Rule 2. A line that cannot be written is counted and never raises: a full disk under the log does not
+Rule 2. A line that cannot be written is counted, and no error is raised: a full disk under the log does not
         stop the store. When lines can be written again, a line reports the number of lost ones.
 Rule 3. `LogHandler.reopen` puts the new file behind the old descriptor in one step. Reopening is safe in a signal
         handler and in the middle of a line.
@@ -189,7 +189,7 @@ def reopen_log(cause: str) -> None:
         if not isinstance(handler, LogHandler):
             continue
         if not handler.path:
-            log.info("%s: the log goes to standard error, there is no file to reopen", cause)
+            log.info("%s: the log goes to standard error; there is no file to reopen", cause)
             continue
         try:
             handler.reopen()
@@ -201,4 +201,4 @@ def reopen_log(cause: str) -> None:
                 error.strerror,
             )
         else:
-            log.info("%s: the log file is reopened", cause)
+            log.info("%s: the log file was reopened", cause)

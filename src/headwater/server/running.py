@@ -38,7 +38,7 @@ log = logging.getLogger("headwater.server")
 
 RESERVED_DESCRIPTORS = 64 + OPEN_FILES + THREADS
 """Number of file descriptors that clients cannot use: 64 for the journal, the listeners, the log, the helper of a
-checkpoint and Python itself, others for files that stay open, and one for each thread that reads a file."""
+checkpoint and Python itself, `OPEN_FILES` for files that stay open, and one for each thread that reads a file."""
 
 
 class Server:
@@ -214,7 +214,7 @@ def _tls_context(config: Config) -> ssl.SSLContext | None:
 
 
 Attend = Callable[[Server], AbstractContextManager[object]]
-"""Function that returns a context, entered when the server listens, before it loads data, and left at the end."""
+"""Function that returns a context manager, entered when the server listens, before it loads data, exited at the end."""
 
 
 def run(config: Config, *, on_ready: Callable[[str], None], attend: Attend = nullcontext) -> int:
@@ -258,7 +258,7 @@ async def _serve(
             is_ready = await server.load()
     except StopRequested as stop:
         signals.ignore()
-        log.info("%s: the server stops before it was ready", stop.name)
+        log.info("%s: the server stops before it is ready", stop.name)
         supervisor.close()
         return server.stop()
     if not is_ready:
@@ -303,7 +303,7 @@ def _reload(supervisor: ServiceNotifier, cause: str) -> None:
 def _stop_for(server: Server, cause: str) -> None:
     """Handle SIGTERM and SIGINT."""
     if not server.is_stopping:
-        early = " before it was ready" if server.node.state.loading is not None else ""
+        early = " before it is ready" if server.node.state.loading is not None else ""
         log.info("%s: the server stops%s", cause, early)
     server.request_stop()
 
@@ -324,7 +324,7 @@ def raise_file_limit(config: Config) -> None:
     if allowed < wanted:
         config.maxclients = max(1, allowed - RESERVED_DESCRIPTORS)
         log.warning(
-            "maxclients is %d: the system allows this process %d open files (ulimit -n)",
+            "maxclients lowered to %d: the system allows this process %d open files; raise ulimit -n",
             config.maxclients,
             allowed,
         )

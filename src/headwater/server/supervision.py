@@ -53,7 +53,10 @@ class ServiceNotifier:
         if address.startswith(("/", "@")):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         elif address:
-            log.warning("NOTIFY_SOCKET %r is neither a path nor an abstract name", address)
+            log.warning(
+                "NOTIFY_SOCKET %r is neither a path nor an abstract name: no notifications are sent",
+                address,
+            )
 
     @classmethod
     def of(cls, config: ProcessConfig, environ: Mapping[str, str]) -> ServiceNotifier:
@@ -155,7 +158,7 @@ class ServiceNotifier:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """Return the maximum interval between two signs of life of this process, in seconds; 0 if none are expected."""
+    """Return the maximum interval between two WATCHDOG=1 of this process, in seconds; 0 if none are expected."""
     pid, usec = environ.get("WATCHDOG_PID", ""), environ.get("WATCHDOG_USEC", "")
     if pid and pid != str(os.getpid()):
         return 0.0

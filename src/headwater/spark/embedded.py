@@ -101,8 +101,8 @@ def refuse_unserved(url: str) -> None:
         raise HeadwaterError(
             f"{_shown(url)} is a store within one process, and Spark runs the source in another. Read it "
             'with headwater.spark.read(spark, "orders", url=…) or read_stream, write and write_stream, '
-            "which let Spark reach the store of your process; or use the url of "
-            "headwater.spark.serving(url), a unix:// one; or serve the store "
+            "which let Spark reach the store of your process; or use the unix:// url of "
+            "headwater.spark.serving(url); or serve the store "
             f"({_serve_command(url)}) and give url=redis://localhost:6379."
         )
 

@@ -48,15 +48,15 @@ _LEFT_OUT: Final = re.compile(
 _COMPRESSION: Final = 6
 
 _EARLIEST: Final = {(3, 11): 3}
-"""The earliest patch release, by minor version: before 3.11.3 redis-py needs a package that may not be packed."""
+"""The earliest patch release, by minor version: before 3.11.3 redis-py needs async-timeout, which may be missing."""
 
 _SCRIPT: Final = """#!/bin/sh
 # Made by `headwater spark pack`: runs Python {version} with the packages of this archive.
 here=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd) || exit
 python=${{HEADWATER_PYTHON:-python{version}}}
 "$python" -c 'import sys; sys.exit(not ({earliest} <= sys.version_info[:3] < {beyond}))' || {{
-  echo "headwater: this environment needs Python {version}{patch}, and \\"$python\\" is not. Install it, or" \\
-    "name it: spark.executorEnv.HEADWATER_PYTHON=/path/to/python{version}" >&2
+  echo "headwater: this environment needs Python {version}{patch}, but \\"$python\\" is missing or another version." \\
+    "Install it, or set spark.executorEnv.HEADWATER_PYTHON=/path/to/python{version}" >&2
   exit 127
 }}
 PYTHONPATH="$here/site-packages${{PYTHONPATH:+:$PYTHONPATH}}" exec "$python" "$@"
@@ -219,6 +219,10 @@ def _written_whole(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
             yield path, raw
         partial.replace(path)
     except OSError as error:
+        if error.filename not in (None, str(partial)):
+            raise HeadwaterError(
+                f"{error.filename} cannot be packed: {error.strerror or error}"
+            ) from error
         raise HeadwaterError(
             f"{path} cannot be written: {error.strerror or error}; choose another --output"
         ) from error

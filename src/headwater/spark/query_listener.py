@@ -84,7 +84,7 @@ def lag_of(
 
 @dataclass
 class QueryFacts:
-    """The state and counts of one query; ``lags`` and ``lost`` by a source's place in Spark's progress."""
+    """The state and counts of one query; ``lags`` and ``lost`` are keyed by the source's index in Spark's progress."""
 
     name: str
     running: bool = True

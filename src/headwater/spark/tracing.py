@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for the batches of Spark's queries, with links to the traces of their entries. Extra ``otel``.
+"""OpenTelemetry spans for the batches of Spark's queries, with links to the traces of their entries. Extra ``otel``.
 
     send orders ─▶ process orders ─▶ send invoices ◀── a link ── process invoices (a batch)
 

@@ -212,7 +212,7 @@ def server_process(
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:
-    """Return the line that a server prints when it is ready; empty if the server ends or exceeds the time."""
+    """Return the line that a server prints when it is ready; empty if the server ends or takes too long."""
     assert process.stdout is not None
     descriptor, line = process.stdout.fileno(), b""
     deadline = time.monotonic() + START_SECONDS

@@ -5,7 +5,7 @@ declare    the declarations of an application, and the objects that its handlers
 store      connections to the store, clocks, waiting
 leases     renews the leases of a process, to show that the process is alive
 settle     results, acknowledgements, retries and dead letters
-observe    counters, logs, telemetry, health; tracing makes spans of OpenTelemetry
+observe    counters, logs, telemetry, health; tracing makes OpenTelemetry spans
 run        slots, threads, pools of processes, batches, limits, expiry
 read       reading and claiming, in order where declared
 publish    publishing, now or later

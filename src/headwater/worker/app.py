@@ -121,7 +121,7 @@ class App(AppDeclaring):
         ``reports`` is for ``headwater work``.
         """
         if not self.consumers:
-            raise HeadwaterError(f"{self!r} has no consumer: nothing to work on")
+            raise HeadwaterError(f"{self!r} has no consumer: declare one with @app.consumer")
         if self._running is not None:
             raise HeadwaterError(f"{self!r} is already running")
         supervised = reports is not None and reports.supervised
@@ -136,9 +136,9 @@ class App(AppDeclaring):
         self._running = running
         if not supervised:
             log.info(
-                "no other process renews its leases: a handler that holds the interpreter's lock (GIL) for longer "
-                "than claim_after loses its entry to another worker, and the first of the two to finish settles "
-                "it. `headwater work` renews them meanwhile."
+                "no other process renews the leases of this one: a handler that holds the interpreter's lock (GIL) "
+                "for longer than claim_after loses its entry to another worker, and the first of the two to finish "
+                "settles it. With `headwater work`, the supervisor renews the leases meanwhile."
             )
         try:
             async with self:
@@ -162,8 +162,9 @@ class App(AppDeclaring):
         for one in [] if supervised else self.consumers:
             if one.timeout_ms is not None and not one.is_async and not one.isolated:
                 raise DeclarationError(
-                    f"{one.name} has a timeout and runs in a thread, which cannot be ended: its process must be "
-                    'replaced then, which only `headwater work` does. Use that, executor="process", or `async def`.'
+                    f"{one.name} has a timeout and runs in a thread, which cannot be ended: after a timeout the "
+                    "process must be replaced, which only `headwater work` does. Use `headwater work`, "
+                    'executor="process", or `async def`.'
                 )
 
     def stop(self) -> None:

@@ -96,7 +96,7 @@ class GroupBackups:
             if isinstance(result, Exception):
                 one.failed(session, result)
                 result = BACKUP_SECONDS
-            # A backup is due for this process from `BackupWriter`'s 1.8 s on.
+            # This may be slightly early: `BackupWriter` writes as soon as the last backup is 1.8 s old.
             one.due = now + result - LOOK_SECONDS / 2
 
     async def _write_quiet(

@@ -291,7 +291,7 @@ class Loop:
         )
 
     def transfers(self) -> str:
-        """Return a text about the large replies and results that are under way; empty if nothing is."""
+        """Return text about the large replies and results that are under way; empty if there are none."""
         sending = self.in_flight.settler.under_way()
         found = [self.fetcher.large_reply(), f"it sends {sending}" if sending else ""]
         return "; ".join(filter(None, found))

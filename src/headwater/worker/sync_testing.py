@@ -63,7 +63,9 @@ class SyncAppTest:
         except RuntimeError:
             pass
         else:
-            raise HeadwaterError("an event loop runs here: use `async with app.test() as t:`")
+            raise HeadwaterError(
+                "this thread runs an event loop: use `async with app.test() as t:`"
+            )
         try:
             self._run(self._test.__aenter__())
         except BaseException:

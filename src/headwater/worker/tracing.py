@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for every message: sent, received, processed, settled. Extra ``otel``.
+"""OpenTelemetry spans for every message: sent, received, processed, settled. Extra ``otel``.
 
     send orders ──traceparent──▶ receive orders    (a link)
                             └──▶ process orders ──▶ send invoices

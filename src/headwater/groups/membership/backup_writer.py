@@ -205,7 +205,7 @@ class BackupWriter:
 _QUIET = Script(
     """
 -- KEYS for each group its stream and its backup. ARGV the time, and for each group its name, the time of the backup, and
--- what XINFO says of it. Write the time of the backups of those that are as they were; return the numbers of the others.
+-- its row of XINFO GROUPS. Writes the time into the backups of unchanged groups. Returns the numbers of the others.
 local others = {}
 for n = 1, #KEYS / 2 do
   local backup, name, quiet = KEYS[2 * n], ARGV[3 * n - 1], false

@@ -56,8 +56,7 @@ class ConsumerInfo(NamedTuple):
 def consumers(
     stream: str, group: str, *, unseen_ms: int = UNSEEN_MS
 ) -> Operation[list[ConsumerInfo]]:
-    """Return the consumers of a group, by name. Raises `HeadwaterError` if the stream or group does not
-    exist."""
+    """Return the consumers of a group, by name. Raises `HeadwaterError` if the stream or group does not exist."""
     replies = yield [
         ["XINFO", "CONSUMERS", stream, group],
         ["HGET", group_settings_key(stream, group), CLAIM_AFTER_FIELD],

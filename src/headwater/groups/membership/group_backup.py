@@ -30,8 +30,8 @@ PARKED: Final = PARKED_CONSUMER.encode()
 
 
 class Row(NamedTuple):
-    """A pending entry. ``owner`` is empty for a released or delayed entry; ``ripe_ms`` is the due time, 0 if
-    the entry is not delayed."""
+    """A pending entry. For a released or delayed entry, ``owner`` is empty (Headwater) or `PARKED` (other servers).
+    ``ripe_ms`` is the due time, 0 if the entry is not delayed."""
 
     id: bytes
     deliveries: int

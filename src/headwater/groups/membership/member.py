@@ -339,10 +339,10 @@ def _replace(member: Member, announced: int) -> Operation[None]:
     if not found:
         return
     raise DeclarationError(
-        f"group {member.group!r} of stream {member.stream!r} claims after {announced} ms, this "
+        f"group {member.group!r} of stream {member.stream!r} claims after {announced} ms, but this "
         f"consumer declares {member.claim_after_ms} ms. All workers of a group must agree: use that "
         f"value, or stop all workers of the group. ({found.decode('utf-8', 'replace')}; a new value "
-        f"is accepted once no consumer was seen for {silence / 1000:g} s.)"
+        f"is accepted once no consumer has been seen for {silence / 1000:g} s.)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The capabilities of a server: the commands that it has. They are asked for once per connection.
+"""The capabilities of a server: the commands that it has. Workers ask for them once per connection.
 
 There are two levels. Code outside this package need not know which level it uses:
 

@@ -1,6 +1,6 @@
 """Chooses how many entries are read together, so that their content takes a few megabytes.
 
-A page of ids is short, but each entry may have 10 MB.
+A page of ids is short, but each of its entries may have megabytes of content.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ return outcomes
 PUBLISH_DUE = Script(
     _PROLOGUE
     + """
--- Publish parked entries that are due to KEYS[3], and what nobody has read yet; park new ones that are not due.
+-- Publish to KEYS[3] the parked entries that are due, and the unread ones that are due; park the other unread ones.
 -- ARGV[4] most entries, [5] size in bytes of their content after which it ends, [6] most words of an XADD.
 -- Returns 1 if there may be more to do, milliseconds until the next entry is due or -1, {{id, error}, …} of
 -- entries that the stream refused: those stay as they are.

@@ -2,8 +2,8 @@
 
 A *silent* owner has not read, claimed or renewed anything for ``claim_after``.
 
-Rule 1. A claim never takes an entry that was renewed less than ``claim_after`` ago, or that the member
-        itself owns.
+Rule 1. A claim never takes an entry that was renewed less than ``claim_after`` ago. Only Headwater's XREADGROUP CLAIM
+        may take an idle entry that the member itself owns.
 Rule 2. A claimed entry comes with its delivery count, and with a flag that is true if the former owner was
         silent, and false if that owner released or delayed the entry. Only a silent owner may have died.
 Rule 3. A blocking read returns, at the latest, when the next claim is due.

@@ -79,7 +79,7 @@ RATES = Script(
     """
 -- KEYS limits. ARGV[1] number of limits, then for each: microseconds between tokens, of burst, '1' if there is a line.
 -- Then for each entry: horizon in microseconds, '1' if it was in line, number of its limits, their indexes.
--- Returns for each entry 0 and microseconds until it starts; 1 and until it is due; 2 and until to ask again.
+-- Returns for each entry two numbers: 0 and microseconds until it starts; 1, until it is due; 2, until the next try.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local limits, place = {}, 2

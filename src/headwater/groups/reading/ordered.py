@@ -229,7 +229,7 @@ def _look(
 
 
 def _lease_ms(member: Member, row: Any) -> int:
-    """Return the milliseconds for which another owner of an XPENDING row keeps it unrenewed; 0 without one."""
+    """Return the lease of an XPENDING row's entry, in milliseconds; 0 if no other consumer owns it."""
     return 0 if row[1] in (b"", _PARKED, member.consumer.encode()) else member.claim_after_ms
 
 

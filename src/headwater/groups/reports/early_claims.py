@@ -16,7 +16,7 @@ from headwater.messages.keys import early_claims_key
 KEPT_MS = 3_600_000
 
 MOST = 1_000
-"""Maximum number of entries in the hash. A larger one begins again."""
+"""Maximum number of entries in the hash. It is deleted before it would have more."""
 
 
 def note_early(member: Member, ids: Sequence[bytes]) -> Operation[None]:

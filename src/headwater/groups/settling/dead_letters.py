@@ -65,8 +65,7 @@ def bury(
 def page(
     destination: str, *, after: str = "", until: str = "+", count: int = PAGE
 ) -> Operation[list[DeadLetter]]:
-    """Return up to ``count`` records after the id ``after``, oldest first. ``until`` is the last id that may be
-    returned."""
+    """Return up to ``count`` records after the id ``after`` and up to the id ``until``, oldest first."""
     start = f"({after}" if after else "-"
     replies = yield [["XRANGE", destination, start, until, "COUNT", count]]
     return [parse_dead_letter(entry[0].decode(), entry[1]) for entry in accepted(replies[0]) or ()]

@@ -6,7 +6,7 @@ Rule 2. An entry that is gone from its stream, or whose group is gone, can only 
         group of the stream gets it. It is added only if the stream has no other group, or the caller allows this.
 Rule 3. The record is deleted in the same step, or after it if a cluster has it in another slot. The dead-letter
         stream is watched (WATCH) from before the reads until this step, so two operators do not replay a record
-        twice. If it has changed, all is read again. Reads and step need one connection: use a pool in one thread.
+        twice. If it has changed, everything is read again. Reads and step need one connection, used by one thread.
 Rule 4. If an entry cannot be handed back, because the entry or its group is deleted at that moment, its record is
         added to the dead-letter stream again.
 """
@@ -113,7 +113,7 @@ class _Step(NamedTuple):
 
 
 def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
-    """Yield lists of records of one stream, of limited size, each record once. Those without fields are apart."""
+    """Yield lists of records of one stream, of limited size, each record once; records without fields separately."""
     part: list[DeadLetter] = []
     size = 0
     for one in letters:
@@ -240,7 +240,7 @@ def _outcome(asked: _Request, step: _Step, replies: Sequence[Any]) -> Operation[
     planned = step.outcome
     problem = next((str(one) for one in replies if isinstance(one, Refused)), "")
     if planned.how is ReplayResult.RETURNED and not problem and not replies[0]:
-        problem = f"its entry {planned.entry_id} was deleted in that moment: replay its new record"
+        problem = f"its entry {planned.entry_id} was deleted at that moment: replay its new record"
     if problem:
         again = yield [["XADD", asked.destination, "*", *step.record]]
         accepted(again[0])

@@ -67,7 +67,7 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 """Size of the published fields, in bytes, at which a batch of settlements is complete."""
 
 LATE_MS: Final = 1_000
-"""Delay in milliseconds from which on a message gets ``hw.late``. Its expiry then counts from its due time."""
+"""Minimum delay, in milliseconds, of a message that gets ``hw.late``. Its expiry counts from its due time."""
 
 AFTER_FIELD: Final = b"hw.after"
 MAXLEN_FIELD: Final = b"hw.maxlen"

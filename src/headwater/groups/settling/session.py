@@ -140,7 +140,7 @@ def _log_created(member: Member, remade: Remade) -> None:
             len(remade.kept),
         )
         return
-    what = "was gone and is created again"
+    what = "was gone and has been created again, and continues"
     if remade.replaced:
         what = "was destroyed and created again by another client, and continues"
     log.warning(

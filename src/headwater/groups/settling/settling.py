@@ -99,7 +99,7 @@ class Settlement(NamedTuple):
     """More entries that end in the same way: with additions, all of them or none; without additions, each by
     itself. They require an end in `FINAL`."""
     any_owner: bool = False
-    """True to settle pending entries even if another consumer owns them (rule 1). Requires an end in `FINAL`."""
+    """True to settle pending entries of any owner (rule 1). On Headwater, this requires an end in `FINAL`."""
 
     @property
     def ids(self) -> list[bytes]:
@@ -136,8 +136,7 @@ _DONE = SettleOutcome(done=True)
 def settle(
     member: Member, settlements: Sequence[Settlement], unknown: AbstractSet[bytes] = frozenset()
 ) -> Operation[list[SettleOutcome]]:
-    """Settle, and return one outcome for each settlement, in order. Raises `GroupVanished` if the group is
-    gone.
+    """Settle, and return one outcome for each settlement, in order. Raises `GroupVanished` if the group is gone.
 
     ``unknown`` are entries that this member has tried to settle without getting a reply. If none of a settlement's
     entries is pending any more, that attempt counts as successful.
@@ -147,7 +146,7 @@ def settle(
     doubtful = unknown and [s for s in settlements if s.additions and not unknown.isdisjoint(s.ids)]
     if doubtful:
         return (yield from _unless_settled(member, settlements, doubtful))
-    # Keys in other slots cannot be written in the same step. Publish first and then settle, for at least once.
+    # Keys in other slots cannot be written in the same step. Publish first, for delivery at least once.
     apart = {n: s for n, s in enumerate(settlements) if s.additions and _apart(member, s)}
     refused = (yield from _published(apart)) if apart else {}
     rest = [

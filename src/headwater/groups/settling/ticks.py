@@ -6,7 +6,7 @@
 Rule 1. The id of a tick is its time. A stream accepts only ids above its last id. So one worker adds a tick, and
         others cannot add it again. The clock of the store decides which ticks are due.
 Rule 2. The last id of the stream is the last tick. It is not recorded elsewhere, and trimming does not change it.
-Rule 3. The hash ``{stream}:hw:ticks`` has the rule and the time of its declaration; no earlier tick is missing.
+Rule 3. The hash ``{stream}:hw:ticks`` has the rule and the time of its declaration. No tick before that time is due.
         The rule that was declared last is valid. A worker that has declared another rule adds nothing.
 """
 

@@ -17,7 +17,9 @@ from collections.abc import Callable
 
 from headwater.common.clock import Clock
 from headwater.common.log_limit import LimitedLog
+from headwater.common.threads import NO_THREAD, started
 from headwater.config.storage import FsyncPolicy
+from headwater.errors import StoreUnusable
 from headwater.journal.disk.files import Files
 from headwater.journal.format.names import file_name
 from headwater.journal.format.records import Synced
@@ -64,7 +66,7 @@ class Flusher:
         self._looked = 0.0
 
     def use(self, policy: FsyncPolicy) -> None:
-        """Start flushing if this policy needs it."""
+        """Start flushing if this policy needs it. Raises `StoreUnusable` if no thread can be started."""
         if policy == "everysec":
             self.start()
 
@@ -72,8 +74,12 @@ class Flusher:
         """Start flushing once a second, also after a `stop`."""
         self._stopped.clear()
         self._looked = self._clock.monotonic()
-        self._thread = threading.Thread(target=self._run, name="headwater-fsync", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="headwater-fsync", daemon=True)
+        if not started(thread):
+            raise StoreUnusable(
+                f"appendfsync everysec needs a thread, but {NO_THREAD}: raise the limit, or use appendfsync always"
+            )
+        self._thread = thread
 
     def stop(self) -> None:
         """Stop the thread after any running fsync. Unsynced data stays unsynced."""

@@ -336,17 +336,21 @@ class Journal:
 
     def set_policy(self, policy: FsyncPolicy) -> None:
         """Change ``appendfsync``. Groups written under the old policy are made durable first. After ``always``,
-        the commit of this turn is still fsynced: its earlier commands may have been reported as durable."""
+        the commit of this turn is still fsynced: its earlier commands may have been reported as durable.
+
+        Raises `StoreUnusable` if the policy needs a thread and none can be started; then nothing has changed."""
         self._check()
+        if policy == self.policy:
+            return
         try:
             self._flusher.stop()
             self._sync()
             self._durable_turn = self._writer.turn
         except BaseException as error:
             self._fail(error)
+        self._flusher.use(policy)
         self._owed |= self.policy == "always" and policy != "always"
         self.policy = policy
-        self._flusher.use(policy)
 
     def statistics(self) -> JournalStatistics:
         """Return the statistics for INFO. Unlike other calls, this works on a poisoned journal."""

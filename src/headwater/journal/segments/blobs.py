@@ -193,8 +193,7 @@ def find_head(data: bytes, offset: int, *, segment: int, seed: int) -> FoundHead
 def decode_ids(
     data: bytes, place: BlobPlace, *, seed: int, copy: int = FIRST
 ) -> tuple[BlobHead, bytes]:
-    """Return head and ids of a copy, whose bytes are ``data``. Raises `ValueError` with a description of the
-    damage."""
+    """Return head and ids of a copy, whose bytes are ``data``. Raises `ValueError`, which describes the damage."""
     offset = place.offset if copy == FIRST else place.second_offset
     if len(data) != place.head_bytes:
         raise ValueError(f"{len(data)} bytes, where head and ids have {place.head_bytes}")
@@ -208,8 +207,7 @@ def decode_ids(
 
 
 def check_body(data: bytes, place: BlobPlace, *, seed: int) -> bytes:
-    """Return the body; ``data`` is the body and its checksum. Raises `ValueError` with a description of the
-    damage."""
+    """Return the body; ``data`` is the body and its checksum. Raises `ValueError`, which describes the damage."""
     segment, offset, head_size, body_size = place
     if len(data) != body_size + CHECKSUM_BYTES:
         raise ValueError(f"{len(data)} bytes, where the body has {body_size} and its checksum 4")

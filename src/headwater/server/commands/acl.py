@@ -133,7 +133,7 @@ def acl_users(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_load(call: Call, session: Session, services: Services) -> None:
-    """ACL LOAD: replace the users by those in ``aclfile``; an error in the file changes nothing."""
+    """ACL LOAD: replace the users with those in ``aclfile``; an error in the file changes nothing."""
     if not services.access.aclfile:
         raise CommandError(NO_FILE)
     try:
@@ -145,7 +145,7 @@ def acl_load(call: Call, session: Session, services: Services) -> None:
 
 
 def acl_save(call: Call, session: Session, services: Services) -> None:
-    """ACL SAVE: write the present users to ``aclfile``."""
+    """ACL SAVE: write the current users to ``aclfile``."""
     if not services.access.aclfile:
         raise CommandError(NO_FILE)
     if not services.access.save():

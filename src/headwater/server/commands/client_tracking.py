@@ -1,6 +1,6 @@
 """CLIENT TRACKINGINFO, GETREDIR and CACHING, for a server without client-side caching.
 
-CLIENT TRACKING itself is unknown, so that a client that needs it gets an error.
+CLIENT TRACKING itself does not exist, so a client that needs it gets an error.
 """
 
 from __future__ import annotations

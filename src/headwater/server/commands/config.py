@@ -11,7 +11,7 @@ from headwater.config.config import LISTED, NAMES, Config, fixed_after_start
 from headwater.config.inert import INERT
 from headwater.config.rewriting import rewritten
 from headwater.config.setting import AT_START, ONLY_AT_START, PROTECTED
-from headwater.errors import CommandError, ConfigError, ListenError, NodePoisoned
+from headwater.errors import CommandError, ConfigError, ListenError, NodePoisoned, StoreUnusable
 from headwater.server.commands.debug import is_allowed
 from headwater.server.log import apply_log_format, apply_loglevel
 from headwater.server.replacement import replace_file
@@ -57,7 +57,7 @@ def config_set(call: Call, session: Session, services: Services) -> None:
             )
         if name in wanted:
             raise _failed(typed, "duplicate parameter")
-        if len(value) > MAX_SETTING_BYTES:
+        if len(value.encode("utf-8", "surrogateescape")) > MAX_SETTING_BYTES:
             raise _failed(name, f"a value has at most {MAX_SETTING_BYTES} bytes")
         wanted[name], spelled[name] = value, typed
     changed = services.config.copy()
@@ -74,7 +74,7 @@ def config_set(call: Call, session: Session, services: Services) -> None:
         if reason and changed.get(name) != services.config.get(name):
             raise _failed(name, reason)
     if changed.keeps_data and services.storage.journal is None and not services.config.keeps_data:
-        raise _failed("save", "this server began without a journal; save points need a restart")
+        raise _failed("save", "this server started without a journal: restart it with save points")
     _put_in_force(services, changed, set(wanted))
     call.reply.ok()
 
@@ -91,7 +91,7 @@ def config_resetstat(call: Call, session: Session, services: Services) -> None:
 
 
 def config_rewrite(call: Call, session: Session, services: Services) -> None:
-    """CONFIG REWRITE: write the present settings to the configuration file."""
+    """CONFIG REWRITE: write the current settings to the configuration file."""
     if services.config.file is None:
         raise CommandError("ERR The server is running without a config file")
     try:
@@ -148,11 +148,14 @@ def _listen(services: Services, changed: Config, names: set[str]) -> None:
 def _put_in_force(services: Services, changed: Config, names: set[str]) -> None:
     """Apply the changed settings. Steps that can fail come first."""
     tls = _checked_tls(changed, names)
+    journal = services.storage.journal
+    if "appendfsync" in names and journal is not None and journal.failure is not None:
+        raise _failed("appendfsync", journal.failure)
     _listen(services, changed, names)
-    if "appendfsync" in names and services.storage.journal is not None:
+    if "appendfsync" in names and journal is not None:
         try:
-            services.storage.journal.set_policy(changed.journal_policy)
-        except NodePoisoned as error:
+            journal.set_policy(changed.journal_policy)
+        except (NodePoisoned, StoreUnusable) as error:
             raise _failed("appendfsync", str(error)) from None
     if tls is not None:
         services.clients.tls = tls

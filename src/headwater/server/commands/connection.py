@@ -1,6 +1,6 @@
 """HELLO, AUTH, SELECT, PING, ECHO, QUIT, RESET.
 
-The error texts are Redis's: clients choose between RESP3 and RESP2 by them.
+The error texts are Redis's: clients use them to choose between RESP3 and RESP2.
 """
 
 from __future__ import annotations

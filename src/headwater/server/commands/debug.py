@@ -1,6 +1,6 @@
 """DEBUG: subcommands for tests of clients and of this server, if ``enable-debug-command`` allows them.
 
-Redis's other subcommands examine Redis itself. They get Redis's error for unknown ones.
+Redis's other subcommands examine Redis itself. Here they get Redis's error for unknown subcommands.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _HELP = (
     "OBJECT <key>",
     "    Shows how a value is stored.",
     "RELOAD [NOSAVE]",
-    "    Replays the journal into an empty store, which replaces the present one.",
+    "    Replays the journal into an empty store, which replaces the current one.",
     "SET-ACTIVE-EXPIRE (0|1)",
-    "    Stops and starts the deletion of expired keys, which are invisible in any case.",
+    "    Stops (0) or starts (1) the deletion of expired keys, which are invisible in any case.",
     "SLEEP <seconds>",
     "    Blocks the whole server.",
     "HELP",
@@ -126,7 +126,7 @@ def _reload(call: Call, session: Session, services: Services) -> None:
     for index in range(2, call.arguments.count):
         if call.arguments.token(index) != b"NOSAVE":
             raise CommandError(
-                "ERR DEBUG RELOAD replays the journal, which holds everything: it takes NOSAVE only"
+                "ERR DEBUG RELOAD replays the journal, which holds everything: its only option is NOSAVE"
             )
     if services.state.loading is not None:
         raise CommandError(LOADING)

@@ -31,9 +31,9 @@ _ADVICE = {
     FSYNC_ALWAYS: "The disk takes long to make writes durable. With appendfsync everysec commands do "
     "not wait for it, and a power failure costs at most a second.",
     WRITE: "The disk takes long to accept writes: something else keeps it busy.",
-    COLLECTION: "Python's cyclic collector ran. MEMORY PURGE and idle times make full collections; INFO "
-    "stats counts them (gc_full_collections).",
-    EXPIRE_CYCLE: "Many keys, or large ones, expired at the same moment. Spread their times.",
+    COLLECTION: "Python's cyclic collector ran. MEMORY PURGE and idle times cause full collections, "
+    "which INFO stats counts (gc_full_collections).",
+    EXPIRE_CYCLE: "Many keys, or large ones, expired at the same moment. Spread their expiry times.",
 }
 
 
@@ -113,7 +113,7 @@ def _statistics(series: EventSeries) -> str:
     average = sum(delays) / len(delays)
     return (
         f"{len(delays)} within {last - first + 1} s, {average:.0f} ms on average, "
-        f"{max(delays)} ms at most, {series.max_ms} ms ever."
+        f"{max(delays)} ms at most; all-time maximum {series.max_ms} ms."
     )
 
 

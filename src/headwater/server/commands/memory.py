@@ -1,7 +1,7 @@
 """MEMORY: the memory of keys and of the server.
 
-The allocator is Python's and the system's. Values that only Redis's own allocator provides are left out, as
-in a Redis that is built without it.
+The allocator is Python's and the system's. Values that only jemalloc, Redis's allocator, provides are omitted,
+as in a Redis that is built without jemalloc.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _of_entries(services: Services) -> str:
 
 
 def memory_purge(call: Call, session: Session, services: Services) -> None:
-    """MEMORY PURGE: close old entries that are open for reading, run a full garbage collection, and return
+    """MEMORY PURGE: close the stored blocks that are open for reading, run a full garbage collection, and return
     free memory to the system."""
     services.keyspace.sealing.bodies.close_all()
     services.observer.collections.collect_all()

@@ -24,7 +24,7 @@ def subscribe(call: Call, session: Session, services: Services) -> None:
 
 
 def unsubscribe(call: Call, session: Session, services: Services) -> None:
-    """UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE [name …]: end subscriptions, all of the kind without a name."""
+    """UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE [name …]: end these subscriptions; without a name, all of the kind."""
     kind = call.arguments.token(0).removesuffix(b"UNSUBSCRIBE").lower()
     names = call.arguments.values(1) or list(session.subscriptions.of(kind))
     for name in names:
@@ -47,8 +47,8 @@ def spublish(call: Call, session: Session, services: Services) -> None:
 
 
 def pubsub_channels(call: Call, session: Session, services: Services) -> None:
-    """PUBSUB CHANNELS [pattern], PUBSUB SHARDCHANNELS [pattern]: the channels with subscriptions, without those by
-    pattern."""
+    """PUBSUB CHANNELS [pattern], PUBSUB SHARDCHANNELS [pattern]: the channels with subscriptions, not counting
+    those by pattern."""
     arguments, channels = call.arguments, _channels(call, services)
     if arguments.count > 3:
         raise wrong_arguments(arguments)
@@ -61,7 +61,7 @@ def pubsub_channels(call: Call, session: Session, services: Services) -> None:
 
 def pubsub_numsub(call: Call, session: Session, services: Services) -> None:
     """PUBSUB NUMSUB [channel …], PUBSUB SHARDNUMSUB [channel …]: each channel with the number of its subscriptions,
-    without those by pattern."""
+    not counting those by pattern."""
     channels, counts = _channels(call, services), list[object]()
     for name in call.arguments.values(2):
         counts += (name, len(channels.get(name, ())))

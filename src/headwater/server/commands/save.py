@@ -31,14 +31,14 @@ def save(call: Call, session: Session, services: Services) -> Wait | None:
         if checkpoints.running:
             raise CommandError(_IN_PROGRESS)
         if not call.may_block:
-            raise CommandError("ERR SAVE cannot wait here; use BGSAVE")
+            raise CommandError("ERR SAVE cannot wait in a transaction or a script; use BGSAVE")
         checkpoints.request(SAVE)
     if checkpoints.running:
         waits = Wait([], 0, call.arguments.copy())
         waits.recheck_at_ms = call.now_ms + SAVE_RECHECK_MS
         return waits
     if not checkpoints.statistics.last_succeeded:
-        raise CommandError("ERR no image could be written; the log of the server says why")
+        raise CommandError("ERR the image could not be written; the server's log says why")
     call.reply.ok()
     return None
 

@@ -2,7 +2,7 @@
 
 Rule 1. One turn serves all sockets that were ready, with one commit and one fsync.
 Rule 2. An error of a socket closes that connection only. An error of the node stops the server: the
-        node's state may be wrong, the journal is not.
+        node's state may be wrong, but the journal is not.
 Rule 3. `_on_output` only queues the connection, since another thread may call it (an embedded client of
         the same node). Only the driver's thread sends.
 Rule 4. The node's lock is held while input is received, executed and answered: a turn in another
@@ -143,7 +143,7 @@ class Driver:
         self._timer = self._asyncio.call_later(delay, self.tick)
 
     def _fail(self, error: BaseException) -> None:
-        """Stop the server because the node failed. The node's state is not read any more."""
+        """Stop the server because the node failed. The node's state is no longer read."""
         log.critical("the server stops: a turn failed", exc_info=error)
         self.failure = error
         self._end()

@@ -165,7 +165,7 @@ def bind_all(config: Config, bound: Sequence[Listener] = ()) -> list[Listener]:
             there = [one for one in bound if one.kind == "unix"]
             listeners += there or [_bind_unix(config)]
         if not listeners:
-            raise ListenError("no address to listen on: give --bind an address, or --unixsocket")
+            raise ListenError("no address to listen on: set --bind or --unixsocket")
     except BaseException:
         for listener in listeners:
             if listener not in bound:
@@ -194,6 +194,9 @@ def show(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
     """Format an address: ``127.0.0.1:6379``, ``[::1]:6379``."""
     return address_text(*address[:2])
 
+
+_PROBE_S = 1.0
+"""Maximum time to connect to a unix socket that exists, in seconds."""
 
 _ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
 """Errors of a machine that lacks the address or the protocol."""
@@ -273,23 +276,28 @@ def _remove_stale(path: Path) -> None:
         return
     if not stat.S_ISSOCK(mode):
         raise ListenError(f"cannot listen on unix:{path}: the file exists and is not a socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_PROBE_S)
+            with suppress(TimeoutError):  # its server is busy
+                probe.connect(str(path))
+        raise ListenError(
+            f"cannot listen on unix:{path}: another server uses it; choose another --unixsocket"
+        )
+    except (ConnectionRefusedError, FileNotFoundError):
+        with suppress(FileNotFoundError):
             path.unlink()
-            return
-    raise ListenError(
-        f"cannot listen on unix:{path}: another server uses it; choose another --unixsocket"
-    )
+    except OSError as error:
+        raise _listen_error(f"unix:{path}", error) from None
 
 
 def _listen_error(name: str, error: OSError) -> ListenError:
     remedy: dict[int | None, str] = {
-        errno.EADDRINUSE: "; another server listens there, choose another "
+        errno.EADDRINUSE: "; another server listens there: choose another "
         + ("--tls-port" if name.startswith("tls:") else "--port (0 picks a free one)"),
-        errno.EACCES: "; the process lacks the permission, choose another --port or directory",
-        errno.EADDRNOTAVAIL: "; this machine has no such address, choose another --bind",
+        errno.EACCES: "; the process lacks the permission: choose another "
+        + ("--unixsocket" if name.startswith("unix:") else "--port or directory"),
+        errno.EADDRNOTAVAIL: "; this machine has no such address: choose another --bind",
     }
     reason = error.strerror or str(error)
     return ListenError(f"cannot listen on {name}: {reason}{remedy.get(error.errno, '')}")

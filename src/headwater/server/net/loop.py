@@ -2,8 +2,8 @@
 
     asyncio ── reader on one descriptor ──▶ epoll over all clients
                                              │ at most MAX_EVENTS_PER_TURN ready sockets
-       receive from each ──▶ Session.feed    │
-       Node.turn(all of them)  ◀─────────────┘  executes, commits, then calls on_output
+       receive from each ──▶ its Scanner     │
+       Node.turn_locked(them)  ◀─────────────┘  executes, commits, then calls on_output
        send to each; output that a socket does not take waits for EPOLLOUT
 
 asyncio handles timers, signals and new connections. Input is level-triggered: a socket that was not
@@ -36,7 +36,7 @@ if not cython.compiled:  # compiled modules use the C versions
 
 
 def _has_epoll() -> bool:
-    """Return whether this system supports `EpollLoop`, and permits it."""
+    """Return whether this system supports and permits `EpollLoop`."""
     try:
         select.epoll().close()
         os.close(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))

@@ -21,7 +21,7 @@ CHUNKS_PER_SEND = 64
 _HELLO = b"\x16\x03"
 """The first bytes of a TLS handshake. No request begins with them."""
 
-NO_TLS = b"-ERR this port does not speak TLS; connect without it, or to the port of tls-port\r\n"
+NO_TLS = b"-ERR this port does not speak TLS; connect without TLS, or to the port of tls-port\r\n"
 
 
 class ConnectionRejected(Exception):
@@ -36,8 +36,8 @@ class Connection:
         self.descriptor = client.fileno()
         self.session = session
         self.chunks: deque[bytearray | memoryview] | None = None
-        """Output that the socket has not taken yet. None until the first such output: most of ten
-        thousand connections never have any."""
+        """Output that the socket has not taken yet. None until the first such output, to save memory: most
+        connections never have any."""
         self.ended = False
         """True if the client has ended its side of the connection. It still gets the replies to its requests."""
         self.closed = False
@@ -66,7 +66,7 @@ class Connection:
                 self.socket.send(NO_TLS)
             except OSError:
                 pass
-            raise ConnectionRejected("TLS at a port without it")
+            raise ConnectionRejected("a TLS handshake at a port without TLS")
         return count
 
     def send(self) -> int:

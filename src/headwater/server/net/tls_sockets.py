@@ -28,8 +28,8 @@ _HANDSHAKE = 0x16
 """The first byte of every TLS connection: the type of a handshake record."""
 
 NOT_TLS = (
-    b"-ERR this port speaks TLS and what arrived is plain text; connect with TLS (rediss://, "
-    b"redis-cli --tls) or to the port without it\r\n"
+    b"-ERR this port requires TLS but received plain text; connect with TLS (rediss://, "
+    b"redis-cli --tls) or to the port without TLS\r\n"
 )
 
 
@@ -126,7 +126,7 @@ class TlsConnection(Connection):
             return total or -1
         except ssl.SSLError as error:
             self._refuse(f"TLS error: {_reason(error)}")
-        # close_notify. The client need not end the socket's input: let epoll report its end next turn.
+        # The client sent close_notify, but may leave the socket open: let epoll report the end next turn.
         self.socket.shutdown(socket.SHUT_RD)
         return total
 

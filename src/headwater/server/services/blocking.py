@@ -1,7 +1,7 @@
 """Blocked clients: blocks them, runs their commands again, ends their waits, and ends CLIENT PAUSE.
 
-Rule 1. An unblocked command runs again from its start and decides itself: it is served, fails, or continues to
-        wait at its place in the queue. The run is a separate record group (node.py, rule 2).
+Rule 1. An unblocked command runs again from its start: it is served, fails, or continues to wait at its place
+        in the queue. The run is a separate record group (node.py, rule 2).
 Rule 2. A session whose wait has ended is in ``resumed``. The requests that it sent meanwhile run in
         this turn.
 Rule 3. Waiters of a key that wait for the same thing share a queue. The rest of the queue is skipped after the
@@ -97,7 +97,7 @@ class BlockedClients:
         return None if session in self._logins else self._waiters.get(session)
 
     def unblock(self, session: Session, *, error: bool) -> bool:
-        """End a wait as its timeout would, or with an error. Return False if ``session`` has none or is paused."""
+        """End a wait as its timeout would, or with an error. Return False if ``session`` does not wait or is paused."""
         waiter = self.waiter_of(session)
         if waiter is None or session in self.pause:
             return False
@@ -156,7 +156,7 @@ class BlockedClients:
             self._forget(waiter)
 
     def move(self, keyspace: Keyspace) -> None:
-        """Replace the keyspace by ``keyspace``: clients that wait for a key wait for it there, and
+        """Replace the keyspace with ``keyspace``: clients that wait for a key wait for it there, and
         their commands run again once."""
         self._keyspace = keyspace
         for session in self._clients.sessions.values():
@@ -169,7 +169,7 @@ class BlockedClients:
                 db.signal(key)
 
     def settle(self) -> bool:
-        """End the jobs that are done, also if the node is poisoned. Resume the sessions whose blocks were read.
+        """End the jobs that are done, even if the node is poisoned. Resume the sessions whose blocks were read.
         Return True."""
         if self.offloading:
             for session in self.offloading.settle():

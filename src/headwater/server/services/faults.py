@@ -1,9 +1,9 @@
-"""Internal errors: exceptions that are mistakes of Headwater, or a lack of memory, and not errors of a client.
+"""Internal errors: exceptions caused by a bug in Headwater or by a lack of memory, not by a client.
 
-Rule 1. An exception that comes before the first change becomes the reply ``-ERR internal error ID …`` of the
+Rule 1. An exception that is raised before the first change becomes the reply ``-ERR internal error ID …`` of the
         command that raised it. Nothing else is affected.
-Rule 2. An exception that comes after the first change may leave a change incomplete: the node is poisoned, and
-        the exception goes on to the driver (design rule 4).
+Rule 2. An exception that is raised after the first change may leave a change incomplete: the node is poisoned,
+        and the exception is passed on to the driver (design rule 4).
 Rule 3. The log has the traceback for each id. The id stands for the place in the code, so it is the same after a
         restart, and a client that repeats its command cannot fill the log.
 Rule 4. The node's own work (timers, freeing, sealing) that fails without a change is tried again after a second.

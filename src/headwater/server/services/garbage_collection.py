@@ -84,7 +84,7 @@ class GarbageCollection:
         self._last_full = 0.0
         self._turns = 0
         self._idle_since_full = True
-        """True if no turn ran since the last full collection, so that another one would find nothing."""
+        """True if no turn ran since the last full collection, so another one would find nothing."""
         self._block_ns = BLOCK_NS
 
     def begin(self) -> None:

@@ -7,7 +7,7 @@
 
 Rule 1. Without a limit nothing is measured or compared for a command.
 Rule 2. A check adds numbers that are kept anyway. Values that take longer to measure are measured again after
-        `_CHECKS` checks or `_INTERVAL_NS`, so that the account lags by a few MB at most.
+        `_CHECKS` checks or `_INTERVAL_NS`, so the account lags by a few MB at most.
 Rule 3. Only a command that may take more memory (the flag ``denyoom``) is refused. Reads, settlements,
         deletions and trims continue.
 Rule 4. Entries that could be compressed or stored never cause a refusal. With a limit, hot entries may take half

@@ -16,11 +16,13 @@ Rule 4. Jobs run one after the other, in order of arrival; the second job of a c
         first of another. So memory holds results of at most two commands, in addition to the data of
         the queued commands themselves (a request, a snapshot). After every two milliseconds the
         thread sleeps for a moment, so that other threads get Python's lock (the GIL) immediately.
+        If the system allows no more threads, the job runs within the turn of its command.
 Rule 5. An error that a job raises is the reply to its client. faults.py handles internal errors.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -31,6 +33,9 @@ from weakref import ref
 
 from headwater.commands.dispatch import KnownCommand
 from headwater.commands.jobs import Job
+from headwater.common.clock import SystemClock
+from headwater.common.log_limit import LimitedLog
+from headwater.common.threads import NO_THREAD, started
 from headwater.errors import CommandError, JournalDamaged
 from headwater.server.services.faults import Faults
 from headwater.server.services.observability.observer import Observer
@@ -42,6 +47,8 @@ from headwater.server.services.state import NodeState
 from headwater.server.services.storage.damage import unreadable
 from headwater.server.services.turn_clock import TurnClock
 from headwater.server.session.session import Session
+
+_log = logging.getLogger("headwater.server")
 
 _SLICE_S = 0.002
 _REST_S = 0.00005
@@ -123,6 +130,7 @@ class Offloading:
         self._done: deque[OffloadedJob] = deque()
         self._running: dict[Session, OffloadedJob] = {}
         self._thread: threading.Thread | None = None
+        self._log = LimitedLog(_log, monotonic=SystemClock().monotonic)
         self.wake: Callable[[], None] | None = None
         """Thread-safe function that makes the driver run a tick of the node; None without a driver."""
 
@@ -137,13 +145,23 @@ class Offloading:
         assert session.last is not None
         session.blocked = True
         work = self._running[session] = OffloadedJob(session, session.last, job)
-        self._queue.put(work)
+        self._do(work)
+
+    def _do(self, work: OffloadedJob, *, first: bool = False) -> None:
+        """Run a job in the thread, before all others if it is the ``first``; or here, if no thread can start."""
         if self._thread is None:
             arguments = (self._queue, self._following, self._done, ref(self))
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=_run_jobs, args=arguments, name="headwater-jobs", daemon=True
             )
-            self._thread.start()
+            if not started(thread):
+                self._log.warning("a long command holds up all clients: %s", NO_THREAD)
+                _run_job(work, self._done, ref(self))
+                return
+            self._thread = thread
+        if first:
+            self._following.append(work)
+        self._queue.put(threading.Event() if first else work)
 
     def cancel(self, session: Session) -> None:
         """Cancel the job of a session that is closed."""
@@ -172,8 +190,7 @@ class Offloading:
                 again = OffloadedJob(session, work.known, following)
                 again.silent = work.silent
                 self._running[session] = again
-                self._following.append(again)
-                self._queue.put(threading.Event())
+                self._do(again, first=True)
                 continue
             session.blocked = False
             served.append(session)

@@ -7,10 +7,10 @@ Rule 2. Errors that are detected before the pause (arity, password, ACL) get the
 Rule 3. The end is a monotonic time. A second pause can only move it later, and does not reduce a
         pause of all commands to one of writes. CLIENT UNPAUSE ends the pause; during a pause of all
         commands it waits as well.
-Rule 4. A blocked reader that is signalled during the pause is served at its end. Time continues:
-        keys expire, but they are deleted at the end.
-Rule 5. A script with a shebang may change something unless its flags have ``no-writes``; any other
-        script of EVAL or EVALSHA may.
+Rule 4. A blocked reader that is signalled during the pause is served when the pause ends. Time
+        continues: keys expire, but they are deleted when the pause ends.
+Rule 5. A script with a shebang may change something unless its flags include ``no-writes``. A
+        script without a shebang may if its command is EVAL or EVALSHA.
 
 Source: Redis, networking.c, pauseActions; redis.io/commands/client-pause.
 """

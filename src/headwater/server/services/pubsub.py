@@ -82,7 +82,7 @@ class PatternIndex:
 
     def matching(self, channel: bytes) -> Iterator[tuple[bytes, Listeners]]:
         """Yield the patterns that match ``channel``. A pattern that takes too long to compare
-        matches nothing: the message may report a write, which cannot be refused any more."""
+        matches nothing: the message may report a write, which can no longer be refused."""
         for length, same_length in self._by_prefix.items():
             for pattern, listeners in same_length.get(channel[:length], {}).items():
                 try:

@@ -160,7 +160,7 @@ class Services:
             session.call.admission = self.records.admission
 
     def replace_keyspace(self, new: Keyspace) -> None:
-        """Replace the keyspace by ``new``. Every watched key counts as modified, and every command that
+        """Replace the keyspace with ``new``. Every watched key counts as modified, and every command that
         waits for a key is run again."""
         self.keyspace = self.pubsub.keyspace = self.memory.keyspace = new
         self.storage.use(new)

@@ -1,7 +1,7 @@
 """Creates the TLS context, after reading and checking certificate, key and authorities.
 
 The context is created at the start, and after CONFIG SET of any TLS setting, so that a renewed certificate needs
-no restart. Every problem is one error message, raised before clients are served.
+no restart. Every problem is one error message, raised before the context is used.
 
 Sources: redis.conf (TLS/SSL),
 https://redis.io/docs/latest/operate/oss_and_stack/management/security/encryption/
@@ -26,7 +26,7 @@ _VERIFY = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "yes": ssl.CERT_R
 _CERTIFICATE, _KEY = "-----BEGIN CERTIFICATE-----", "PRIVATE KEY-----"
 
 _DATE_ERRORS = {9: "is not valid yet", 10: "has expired"}
-"""OpenSSL's codes for certificates out of their period of validity (X509_V_ERR_CERT_…)."""
+"""OpenSSL's codes for certificates outside their period of validity (X509_V_ERR_CERT_…)."""
 
 
 def make_context(config: TlsConfig) -> ssl.SSLContext:

@@ -9,7 +9,7 @@ class ClientInfo:
     """Addresses and names of a client; part of a session.
 
     ``kind`` is ``tcp``, ``tls``, ``unix`` or ``embedded``. CLIENT LIST shows ``address`` as
-    ``addr`` and ``local_address`` as ``laddr``. Times are monotonic.
+    ``addr`` and ``local_address`` as ``laddr``. Times are monotonic, in seconds.
     """
 
     def __init__(self, kind: str, address: str, local_address: str, now: float) -> None:

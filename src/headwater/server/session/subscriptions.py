@@ -59,7 +59,7 @@ class Subscriptions:
 
 def check_context(resp: int, name: str) -> None:
     """Check that a client with subscriptions may send the command ``name`` (as in its table row).
-    In RESP2 most are not allowed: the client could not tell their replies from messages. Raises
+    In RESP2, most commands are not allowed: the client could not tell replies from messages. Raises
     `CommandError`."""
     if resp == 2 and name not in _WHILE_SUBSCRIBED:
         raise CommandError(NOT_WHILE_SUBSCRIBED.format(name=name))

@@ -87,7 +87,7 @@ class Transaction:
         self.queue: TransactionQueue | None = None
         """The commands since MULTI; None outside a transaction."""
         self.failed = False
-        """True if a command could not be queued, so that EXEC fails."""
+        """True if a command could not be queued, so EXEC fails."""
         self.watch = Watch()
 
     def end(self) -> None:

@@ -215,7 +215,7 @@ class User:
         self.unrestricted = any(selector.unrestricted for selector in self.selectors)
 
     def assign(self, other: User) -> None:
-        """Take over everything but the name from ``other``, which must not be changed any more. Open connections
+        """Take over everything but the name from ``other``, which must not be changed afterwards. Open connections
         of this user are affected immediately."""
         self.enabled, self.nopass = other.enabled, other.nopass
         self.sanitize_payload = other.sanitize_payload

@@ -12,7 +12,7 @@ def run_due(services: Services, *, expires: bool) -> None:
     """End delays, expire keys if ``expires``, forget idempotent ids, and serve the blocked clients whose time
     has come.
 
-    Each of these runs also if one before it fails (services/faults.py).
+    Each step runs even if an earlier one fails (services/faults.py).
     """
     keyspace, records, times = services.keyspace, services.records, services.times
     blocked = services.blocked

@@ -7,7 +7,7 @@ Rule 1. The checks have Redis's order (server.c, processCommand): the client get
 Rule 2. A command that cannot be queued makes its transaction fail, except MULTI and WATCH, which run
         inside a transaction only to return an error.
 Rule 3. EXEC, scripts and unblocked clients call `run_queued`, `run` and `run_again`. Of these checks, only
-        that of the user's permissions is repeated.
+        the check of the user's permissions is repeated.
 Rule 4. A command that needs blocks on disk waits for them outside the turn (cold_reads.py), unless it is part
         of EXEC or a script, was blocked, or is an embedded client's: then it reads them itself.
 """

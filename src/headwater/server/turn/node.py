@@ -1,4 +1,4 @@
-"""The node: a store as a whole, without sockets and threads.
+"""The node: a store as a whole, without sockets.
 
     driver (server loop, embedded client)
        │ session.feed(bytes)          ▲ on_output(session), after the commit
@@ -12,7 +12,7 @@ Rule 1. A reply is sent only after the commit of the turn that wrote it (design 
 Rule 2. A command is one record group, and so are EXEC with all its commands, each blocked client
         that is served, each end of a delay and each expiry (design rule 5).
 Rule 3. A failed commit, or an exception in the middle of a change, poisons the node: the turn's output is
-        never released, the state is not read any more, and every later request gets that error as its
+        never released, the state is no longer read, and every later request gets that error as its
         reply. An exception before a change ends only its own command (services/faults.py).
 Rule 4. All methods require ``lock``; those that open or close something or begin a turn acquire it themselves.
 """
@@ -62,7 +62,7 @@ SEEN_INTERVAL_S = 1.0
 class Node:
     """A store that executes commands; see the rules above.
 
-    Without a ``journal``, from which ``keyspace`` was replayed, nothing is stored. A node that is still
+    ``keyspace`` was replayed from ``journal``. Without a journal, nothing is stored. A node that is still
     ``loading`` gets both later (`load`). `headwater.server.opening` opens a directory as a node.
     """
 
@@ -320,7 +320,7 @@ class Node:
         self.clients.wrote_to(session)
 
     def _refuse(self, session: Session, error: Exception) -> None:
-        """Reply to a command that ``error`` ended before it ran. Raises any other error: the node is poisoned."""
+        """Reply to a command that ``error`` ended before it ran. If it came later, poison the node, and raise it."""
         changed = self.records.is_open or not self._preparing
         refusal = self.services.faults.refuse(error, "the work before a command", changed=changed)
         session.output.reply.error(str(refusal))
@@ -432,7 +432,7 @@ class Node:
             self.reload()
 
     def reload(self) -> None:
-        """Replace the keyspace by one that is replayed from the journal (DEBUG RELOAD)."""
+        """Replace the keyspace with one that is replayed from the journal (DEBUG RELOAD)."""
         reload_from_journal(self.services)
         self._use_keyspace()
 

@@ -13,7 +13,7 @@ from headwater.server.session.session import Session
 def continue_reply(session: Session, services: Services) -> bool:
     """Write the next piece of the reply to ``session``. Return False if the client must read more first. If
     blocks must be read from disk, the session waits for them. If one of them is damaged, or writing fails, the
-    connection is closed: the reply has begun, so it cannot become an error any more."""
+    connection is closed: the reply has begun, so it can no longer become an error."""
     if not session.output.takes_more(services.clients.output_ahead_bytes):
         return False
     bodies, blocked = services.keyspace.sealing.bodies, services.blocked

@@ -70,7 +70,7 @@ def typed_columns(schema: StructType | None, options: SourceOptions) -> StructTy
 
 
 def day_of(ms: int) -> str:
-    """Return the day, in UTC, of a moment in Unix milliseconds, in the form of a directory's name."""
+    """Return the UTC day of a moment in Unix milliseconds, such as ``2026-11-21``; `_NO_DAY` after the year 9999."""
     try:
         return str(dt.date(1970, 1, 1) + dt.timedelta(days=ms // _DAY_MS))
     except OverflowError:
@@ -170,7 +170,7 @@ class DayWriter:
             sync(self._directory)
 
     def add(self, day: str, batches: list[pa.RecordBatch], bad: int, plain: bool) -> None:
-        """Add rows of one day. ``day`` is its date; ``bad`` and ``plain`` describe the rows, as in `RowGroup`."""
+        """Add rows of one day to the directory ``day``; ``bad`` and ``plain`` describe the rows, as in `RowGroup`."""
         if day != self._day:
             self._close()
             self._day = day

@@ -93,7 +93,7 @@ def archived_frame(
         if not _pays(parts):
             return None
         for part in parts:
-            store.state(part.stream)  # raises; the source may not read it if the range has an end
+            store.state(part.stream)  # raises DataLoss; a source whose range has an end may not
             if part.bad:
                 _log.warning(
                     "archived entries of %r that did not fit the schema: %d.", part.stream, part.bad

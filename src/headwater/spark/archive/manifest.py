@@ -195,7 +195,7 @@ class Manifest:
                     continue
                 segment = segment_of_json(values)
                 if segments and segment.start.id != segments[-1].end.id:
-                    raise ValueError(f"it starts at {segment.start.id}, the line before ends at "
+                    raise ValueError(f"it starts at {segment.start.id}, but the line before ends at "
                                      f"{segments[-1].end.id}")  # fmt: skip
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise _damaged(self._file, number, error) from error
@@ -208,7 +208,7 @@ class Manifest:
         try:
             files = tuple(file_of_json(one) for one in json.loads(path.read_bytes()))
             if not files or listed(files, among.name) != among:
-                raise ValueError("it does not have the files that the manifest says")
+                raise ValueError("its files do not match the manifest")
         except FileNotFoundError:
             raise FileMissing(
                 f"the archive's list {path} is missing, with the names of {among.file_count} files. Restore it from a copy; "
@@ -222,7 +222,7 @@ class Manifest:
         if values["format"] not in _FORMATS:
             raise DeclarationError(
                 f"archive: {self._file} has the format {values['format']!r}; this version of "
-                f"Headwater reads {_FORMAT}. Install the version that wrote it, or a later one."
+                f"Headwater reads formats up to {_FORMAT}. Install the version that wrote it, or a later one."
             )
         self.format = values["format"]
         if values["archive"] != self.stream:

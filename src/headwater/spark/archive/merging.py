@@ -148,5 +148,5 @@ def merge_files(task: MergeTask) -> Merged:
     if wanted != found:
         for file in writer.files:
             (directory / file.name).unlink()
-        return Kept(f"they contain {found:,} entries, the manifest says {wanted:,}")
+        return Kept(f"they contain {found:,} entries, but the manifest says {wanted:,}")
     return writer.files

@@ -67,7 +67,7 @@ def open_file(directory: Path, file: ArchiveFile) -> pq.ParquetFile:
     try:
         size = path.stat().st_size
         if size != file.bytes:
-            raise _damaged(path, f"it has {size:,} bytes, the manifest says {file.bytes:,}")
+            raise _damaged(path, f"it has {size:,} bytes, but the manifest says {file.bytes:,}")
         return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
     except FileNotFoundError:
         raise FileMissing(

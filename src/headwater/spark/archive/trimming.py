@@ -119,8 +119,8 @@ class Trimmer:
             if age_ms <= _DAY_MS or _next(query.id) > bound:
                 continue  # the query runs, or other readers need these entries too
             _log.warning(
-                "the query %s of %s was not seen for %d days, and %r keeps what it has not read%s. If it will "
-                "not run again: HDEL %s %s",
+                "the query %s of %s has not been seen for %d days, so %r keeps the entries that the query has not "
+                "read%s. If it will not run again: HDEL %s %s",
                 query.query,
                 query.app or "an unknown host",
                 age_ms // _DAY_MS,
@@ -155,7 +155,7 @@ class Trimmer:
         for query, age_ms in self._awaited():
             who = f"query {query.query} of {query.app or 'an unknown host'}, which has not read it"
             if age_ms > _DAY_MS:
-                who += f" and was not seen for {age_ms // _DAY_MS} days"
+                who += f" and has not been seen for {age_ms // _DAY_MS} days"
             yield Hold(_next(query.id), who)
 
     def _awaited(self) -> Iterator[tuple[Committed, int]]:
@@ -171,7 +171,9 @@ class Trimmer:
 
     def _until(self) -> str:
         forget = self._trimming.forget_queries_after_ms
-        return "" if forget is None else f" until it was not seen for {forget / _DAY_MS:g} days"
+        return (
+            "" if forget is None else f" until it has not been seen for {forget / _DAY_MS:g} days"
+        )
 
     def _steps(self, bound: StreamID) -> Iterator[StreamID]:
         """Yield ids about `STEP_ENTRIES` apart, then ``bound``."""

@@ -10,5 +10,5 @@
     ddl                      parses a schema in DDL
     durable                  files that survive a power loss
 
-Only ``ranges`` and ``ddl`` import pyspark.
+Only ``ranges`` and ``ddl`` import pyspark when they are imported.
 """

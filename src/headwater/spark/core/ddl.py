@@ -167,7 +167,7 @@ class _Parser:
         self._expect(")")
         if not (1 <= digits <= 38 and scale <= digits):
             raise ValueError(
-                f"decimal({digits}, {scale}): at most 38 digits in all, and at most that many after the point"
+                f"decimal({digits}, {scale}): the precision must be 1 to 38, and the scale at most the precision"
             )
         return DecimalType(digits, scale)
 

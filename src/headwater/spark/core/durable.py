@@ -1,5 +1,5 @@
 """Files that survive a power loss: writes are synced, a file is replaced in one step, and a log contains
-only complete lines. Locks between processes.
+only complete lines. Also locks between processes.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class _Request:
         except redis.ResponseError:
             raise
         except BaseException:
-            connection.disconnect()  # its reply may still come
+            connection.disconnect()  # its reply may still arrive
             raise
         finally:
             pool.release(connection)

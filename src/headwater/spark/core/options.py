@@ -177,8 +177,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     _check_together(texts)
     if "samplingEntries" in texts and not made.get("infer_schema"):
         raise DeclarationError(
-            "samplingEntries has no effect without inferSchema=true, whose sample it sizes; add that "
-            "option, or remove this one"
+            "samplingEntries has no effect without inferSchema=true: it is the size of that option's "
+            "sample; add inferSchema=true, or remove samplingEntries"
         )
     if "timestampFormat" in texts and made.get("infer_schema"):
         raise DeclarationError(

@@ -206,7 +206,7 @@ class SourceStore:
         if key not in self._left_out and len(self._left_out) < _MOST_LEFT_OUT:
             self._left_out.add(key)
             _log.warning(
-                "the pattern %r matches the key %r, whose name is not UTF-8, so that the column stream cannot "
+                "the pattern %r matches the key %r, whose name is not UTF-8, so the column stream cannot "
                 "hold it: its entries are not read.",
                 str(self.options.pattern),
                 key,
@@ -230,8 +230,8 @@ class SourceStore:
         refused = next((one for one in replies if isinstance(one, Exception)), None)
         if refused is not None:
             raise HeadwaterError(
-                f"{redacted(self.options.url)} answered: {refused}. The streams {', '.join(streams[:5])} cannot be "
-                "looked at: the query must know whether they were removed"
+                f"{redacted(self.options.url)} answered: {refused}. The query must be able to check with "
+                f"EXISTS whether the streams {', '.join(streams[:5])} were removed"
             )
         return [stream for stream, reply in zip(streams, replies, strict=True) if reply == 0]
 

@@ -64,7 +64,7 @@ _SHORT: Final = (
 _FIRST_US: Final = -62_135_596_800_000_000
 _LAST_US: Final = 253_402_300_799_999_999
 _FIRST_DAY: Final = -719_162
-"""0001-01-01 to 9999-12-31: the years that SQL, Python and Parquet's readers have."""
+"""0001-01-01 to 9999-12-31: the years that SQL, Python and Parquet's readers support."""
 
 _DECIMAL: Final = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _MOST_DIGITS: Final = 38

@@ -3,7 +3,7 @@
 Each function takes an Arrow binary column (``offsets``, one more than there are values, and ``data``). It
 returns the bytes of the parsed Arrow column with the number of empty texts, or None as soon as one value has
 another form. Then Arrow casts the column, as it does if this module is not compiled. For all texts that are
-parsed here, Arrow's cast has the same result. A null looks like an empty text, so the caller handles these.
+parsed here, Arrow's cast has the same result. A null looks like an empty text, so the caller must handle both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAFE_DIGITS = 18
 
 _MS_DIGITS = 15
 _LAST_MS = 253_402_300_799_999
-"""The end of the year 9999 (decoding/page.py); no later time has fewer digits than this."""
+"""The last millisecond of the year 9999 (decoding/page.py), which has `_MS_DIGITS` digits."""
 
 
 def integers(

@@ -117,7 +117,7 @@ class ListPage(Page):
         return pa.array(self.ids, pa.binary())
 
     def _find_regular(self) -> None:
-        """Check whether every entry has the same names in the same order, as typed producers write.
+        """Check whether every entry has the same names in the same order, as typed producers write them.
 
         If so, columns are slices of the flat list of all fields, which C code makes.
         """

@@ -167,7 +167,7 @@ class PageSource:
             self._release()
 
     def _release(self) -> None:
-        assert self._client is not None, "a connection is of a client"
+        assert self._client is not None, "a connection belongs to a client"
         self._client.connection_pool.release(self._connection)
         self._connection = None
 

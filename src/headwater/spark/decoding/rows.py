@@ -162,7 +162,7 @@ class RowBuilder:
         if self.shape.mode == "failfast":
             raise DecodeError(
                 f"{first}. mode=permissive reads such a value as null (a column `_rescued string` "
-                "then holds the raw entry), mode=dropmalformed omits such entries."
+                "then holds the raw entry); mode=dropmalformed omits such entries."
             )
         self.bad_rows += len(bad)
         self.first_bad = self.first_bad or first

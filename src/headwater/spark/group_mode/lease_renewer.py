@@ -31,7 +31,7 @@ _log = logging.getLogger("headwater.spark")
 
 
 class LeaseRenewer:
-    """Renews the entries passed to `hold` until `forget`; it is the thread's `groups.lease.Leases`.
+    """Renews the entries passed to `hold` until `forget`; it is the thread's `groups.membership.lease.Leases`.
 
     ``connect`` opens the thread's connection.
     """

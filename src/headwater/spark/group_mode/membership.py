@@ -1,7 +1,7 @@
 """The query as a member of the group of each of its streams, with the same code as workers.
 
-Rule. `groups.session` recreates a group that vanished, as for workers: the group continues after the last seen
-      entry, and the entries that are not settled are pending again.
+Rule. `groups.settling.session` recreates a group that vanished, as for workers: the group continues after the last
+      seen entry, and the entries that are not settled are pending again.
 """
 
 from __future__ import annotations

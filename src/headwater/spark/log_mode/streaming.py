@@ -101,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Limit a batch to ``maxEntriesPerTrigger`` entries or ``maxBytesPerTrigger`` bytes.
+        """Return the limit of a batch: ``maxEntriesPerTrigger`` entries or ``maxBytesPerTrigger`` bytes.
 
         Spark does not have a limit of both kinds. If both are set, `latestOffset` also applies the bytes.
         """
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._pauses.wait()
         store, plans = self._open()
-        # Only an idle query reads the counters first, which make its next polls cheap.
+        # Only an idle query reads the counters first: a poll is cheap while they stay the same.
         seen = self._idle_counters.now(store, store.recent_streams()) if self._idle else None
         rests = self._rest.lasts(start, seen)
         end = start if rests else self._next(store, plans, start, limit)
@@ -294,7 +294,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions: Mapping[str, Position],
         removed: Mapping[str, Position],
     ) -> dict[str, Position]:
-        """Return those of ``unseen`` under the pattern whose key is gone, with their positions.
+        """Return the streams of ``unseen`` whose key is gone, with their positions; empty without a pattern.
 
         Reports entries that were lost with these streams (log_mode/removed.py).
         """

@@ -8,7 +8,7 @@ MessagePack) have types. If the types of the values differ, the column is a stri
     17, -3, but not 007, +5 (they would change)           bigint, decimal(38, 0) or, for more digits, string
     1.5, 2e9                                              double, if it keeps all digits of every value
     2013-01-31                                            date
-    2013-01-31T23:00:00Z                                  timestamp; text if it has parts of a microsecond
+    2013-01-31T23:00:00Z                                  timestamp; string if it is finer than a microsecond
     {"item": "tea"}, [1, 2]                               struct, array
     not UTF-8                                             binary
     everything else, and the empty text                   string

@@ -18,6 +18,7 @@ made = pipeline.run(declared)
     archiving       archives the sources after a run
     plan, status, backfill, dead_letters    the other commands
     progress, lag, metrics                  the progress of a run
+    quality                                 the history of a table's expectations
     errors          turns Spark's errors into one sentence
 """
 

@@ -8,7 +8,7 @@ Rule 1. A backfill ends at the table's beginning at the latest, and does not ove
         entry is in the table twice.
 Rule 2. A backfill is one batch, in a series named after its ranges. Repeating a complete backfill changes
         nothing; repeating an interrupted one completes it.
-Rule 3. Only SQL that makes each row from a single entry can be backfilled. SQL that sums or compares entries
+Rule 3. Only SQL that makes each row from a single entry can be backfilled. SQL that aggregates or compares entries
         would need the entries from before and after the table's beginning together.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _ID: Final = re.compile(r"\d+(-\d+)?")
 
 _STATEFUL: Final = {
-    "Aggregate": "sums up rows (GROUP BY, or a function like count)",
+    "Aggregate": "aggregates rows (GROUP BY, or a function like count)",
     "Distinct": "removes rows that are equal (DISTINCT)",
     "Deduplicate": "removes rows that are equal",
     "DeduplicateWithinWatermark": "removes rows that are equal",
@@ -100,8 +100,8 @@ def backfill(
     kept = sinks.streamed[table]
     if above := sinks.followed(table):
         raise PipelineError(
-            f"{pipeline.file}: table.{table} reads the rows of {', '.join(above)}: backfill that, and its "
-            "next run adds them"
+            f"{pipeline.file}: table.{table} reads the rows of {', '.join(above)}. Backfill "
+            f"{', '.join(above)} instead; the next run adds the rows to table.{table}"
         )
     with explaining(pipeline, "backfill"), ExitStack() as locks:
         if kept.checkpoint.query() is not None:
@@ -168,9 +168,9 @@ def _ranges(
     beginning = checkpoint.beginning()
     if checkpoint.query() is None or beginning is None:
         raise PipelineError(
-            "where the table begins is not known: it has read nothing yet, or was created by a version "
-            "that did not record it. Run the pipeline first; a table that needs all entries needs "
-            "startingId = 'earliest' instead of a backfill."
+            "the table's beginning is unknown: the table has read nothing yet, or was created by a "
+            "version that did not record its beginning. Run the pipeline first; a table that needs all "
+            "entries needs startingId = 'earliest' instead of a backfill."
         )
     first, last = _first(start), _last(end)
     if last is not None and first > last:

@@ -121,7 +121,7 @@ class Checkpoint:
     def beginning(self) -> dict[str, Offset] | None:
         """Return each source's offset of batch 0, with the positions of its streams before that batch.
 
-        Returns None if no batch 0 was planned, or Spark had deleted its offsets before they were stored.
+        Returns None if batch 0 was not planned yet, or if Spark deleted its offsets before they were stored.
         """
         found = _json(self.own / "beginning.json")
         return found if isinstance(found, dict) else None

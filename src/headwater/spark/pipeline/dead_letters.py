@@ -36,6 +36,7 @@ def replay(
     """Deliver the entries of dead letters to their groups again, and remove the records.
 
     Replays the records with ``ids``, by default all current records, of ``source``, by default of all sources.
+    With ``all_groups``, an entry that is gone from its stream is added again even if other groups get it too.
     Returns the number of replayed records by dead-letter stream. Records added during the replay are left.
     Raises `PipelineError` for an unknown source or id, and for records that could not be replayed (see
     `headwater.groups.settling.replay`).

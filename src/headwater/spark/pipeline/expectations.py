@@ -158,6 +158,6 @@ def _fail_any(kept: DataFrame, expectations: Sequence[Expectation], counts: dict
             which = f", one of them with id {example[0]}" if example else ""
         raise ExpectationFailed(
             f"expectation {expectation.name!r} ({expectation.predicate}) does not hold for {count:,} of "
-            f"{counts['rows']:,} rows{which}. Nothing of the batch is written; fix the data or the SQL, "
+            f"{counts['rows']:,} rows{which}. No row of the batch was written; fix the data or the SQL, "
             "or set the expectation's action to quarantine, drop or keep."
         )

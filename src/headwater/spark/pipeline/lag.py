@@ -127,7 +127,7 @@ def _of_log(
         unread = max(0, state.entries_added - at.added)
         # With an archive, trimmed entries can still be read.
         return (unread if store.options.archive else min(state.length, unread)), first
-    # The number of entries before this position is unknown. If it is before the first entry, all are unread.
+    # The number of entries before this position is unknown. Before the first entry, all entries are unread.
     return (state.length if at.id < state.first_id else None), first
 
 

@@ -55,7 +55,7 @@ _COMPLETE: Final[_Values] = {
 
 _VIOLATIONS: Final = gauge(
     "headwater_pipeline_violations",
-    "Rows since the run began that violate an expectation; of a complete table, its rows now.",
+    "Rows since the run began that violate an expectation; for a complete table, rows of its last rebuild.",
     ("table", "expectation"),
 )
 _LAG_ENTRIES: Final = gauge(
@@ -65,7 +65,7 @@ _LAG_ENTRIES: Final = gauge(
 )
 _LAG_SECONDS: Final = gauge(
     "headwater_pipeline_lag_seconds",
-    "Age of the oldest entry left to read; 0 if there is none.",
+    "Age of the oldest entry left to read; 0 if no entry is left.",
     _LAG,
 )
 

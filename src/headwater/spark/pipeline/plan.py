@@ -1,6 +1,4 @@
-"""``headwater pipeline plan``: describes a run, which Spark analyses without reading data or writing
-anything.
-"""
+"""``headwater pipeline plan``: describes a run. Spark analyses the SQL, without reading data or writing anything."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ class PlannedSource(NamedTuple):
 
 
 class PlannedTable(NamedTuple):
-    """A table with the columns that Spark's analysis finds, None without that analysis, and its current lags.
+    """A table, its columns (None if Spark did not analyse the SQL) and its current lags.
 
     Its query reads the logs of the tables in ``follows``. For the tables in ``through`` it reads their sources
     instead, because its checkpoint is from a version that did not read logs. ``checkpoint`` is None for a
@@ -67,7 +65,7 @@ def plan(pipeline: Pipeline, *, master: str | None = None, analyse: bool = True)
     """Analyse all SQL of ``pipeline`` and read its servers' counters.
 
     If ``analyse`` is false, Spark is not started and the plan has no columns. The plan reports unreachable
-    servers. Raises `PipelineError` for SQL that Spark refuses, and if a table's place has something else.
+    servers. Raises `PipelineError` for SQL that Spark refuses, and if a table's place contains something else.
     """
     sinks = TableSinks(pipeline)
     sinks.check()

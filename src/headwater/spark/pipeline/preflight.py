@@ -55,7 +55,7 @@ def check_source(
             continue
         if _GLOB.search(stream):
             raise DeclarationError(
-                f"stream: there is no stream {stream!r} at {redacted(store.options.url)}, and a list has names, not "
+                f"stream: there is no stream {stream!r} at {redacted(store.options.url)}, and a list contains names, not "
                 f"patterns: write one pattern alone, like stream = {stream!r}, or a regular expression for "
                 "several, like streamsPattern = 'orders|late[.].*'."
             )

@@ -25,7 +25,7 @@ class TableProgress:
     rows: int = 0
     """Rows that were added; in mode complete, the rows of the table."""
     batches: int = 0
-    """Number of batches that had rows."""
+    """Number of batches that had rows; in mode complete, of rebuilds."""
     seconds: float = 0.0
     """Seconds spent writing."""
     batch: int | None = None

@@ -63,7 +63,7 @@ class Made(NamedTuple):
     rows: int
     """Rows that were added; in mode complete, the rows of the table."""
     batches: int
-    """The number of batches that had rows."""
+    """The number of batches that had rows; in mode complete, of rebuilds."""
     seconds: float
     """Seconds spent writing."""
 
@@ -93,7 +93,7 @@ def run(
     - ``once``: read the current entries, make the complete tables, and end, as with the trigger available-now.
       Otherwise a pipeline with the trigger interval runs until ``stop`` is set.
     - ``master``: Spark's master instead of the declared one.
-    - ``report``: called with a line for each batch with rows, each rebuilt table and each archived stream.
+    - ``report``: called with a line for each batch with rows or violations, each rebuilt table, each archived stream.
     - ``stop``: an event that ends the run when it is set.
     - ``progress``: kept up to date during the run, so that other threads can read it.
     Raises `PipelineError` for SQL that Spark refuses and for a stream that does not exist, and the error that
@@ -165,7 +165,7 @@ class _Run:
     # --- streaming --------------------------------------------------------------------------------
 
     def _together(self, interval: float | None) -> list[list[str]]:
-        """Return the tables whose queries run at the same time, one group after the other.
+        """Return groups of tables, in the order in which they run. The queries of a group run at the same time.
 
         A run without an interval starts a table's query when the queries of the tables that it follows have ended.
         """
@@ -245,9 +245,7 @@ class _Run:
                 if error is not None:
                     cause = self._failures.get(name, error)
                     if root_cause(cause).startswith("InterruptedException"):
-                        cause = (
-                            error  # it ended the query, which interrupted the writing of its batch
-                        )
+                        cause = error  # this error ended the query, which interrupted the batch
                     raise reason(self._pipeline, f"table {name}", cause) from cause
             if interval is None and not alive:
                 return

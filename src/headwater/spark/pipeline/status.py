@@ -79,7 +79,7 @@ def quality(pipeline: Pipeline, table: str | None = None) -> dict[str, list[Batc
     }
     if table is not None and table not in found:
         raise PipelineError(
-            f"{pipeline.file}: {table!r} is not a streamed table with expectations, whose batches are counted"
+            f"{pipeline.file}: {table!r} is not a streamed table with expectations; only such tables have counts"
         )
     return found
 

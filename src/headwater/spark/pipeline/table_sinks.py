@@ -206,14 +206,14 @@ class TableSinks:
     def repair_times(self, name: str, zone: str, *, dry_run: bool = False) -> RepairedTimes:
         """Correct partition values of ``name`` that were written as times in ``zone``.
 
-        Raises `PipelineError` for a table that is not partitioned by a time, or that another process writes.
+        Raises `PipelineError` for a table of mode complete, an unknown zone, or a table that another process writes.
         """
         kept = self.streamed.get(name)
         if kept is None:
             known = ", ".join(self.streamed) or "none"
             raise PipelineError(
                 f"{name!r} is not a table of mode append or update of {self.pipeline.file}; these are {known}. Every "
-                "run makes a table of mode complete again."
+                "run rebuilds a table of mode complete."
             )
         written = zone_of(zone)
         twice = set[str]()

@@ -112,7 +112,7 @@ class _Appender(ABC):
         hint = ""
         if _NOT_ABOVE in str(answer):
             hint = (
-                ". The column 'id' sets ids, which must increase: across tasks too, and above those that "
+                ". The column 'id' sets ids, which must increase across all tasks and be above those that "
                 "others add. Sort by id into one partition, or remove the column"
             )
         raise HeadwaterError(

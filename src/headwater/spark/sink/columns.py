@@ -1,4 +1,4 @@
-"""Converts a column's values to the form of an entry's fields (messages.md): text, raw bytes, JSON.
+"""Converts a column's values to the form of an entry's fields (docs/adr/0006): text, raw bytes, JSON.
 
 For ``None`` the entry does not have the field. The bytes are the same as those of `headwater.messages`, so
 readers of the stream cannot distinguish a row from Spark and a producer's message.
@@ -99,7 +99,7 @@ LOSS: Final = (
     "the columns stream, timestamp and fields are what the source reads by default. Written as they are, stream and "
     "timestamp become fields, and a value that is not UTF-8 or a name that occurs twice is lost. To copy entries "
     "exactly, read with includeEntry=true and write select('id', 'entry') or select('entry'). To write these "
-    "columns nevertheless, set writeSourceColumns=true; or select the columns that are meant."
+    "columns nevertheless, set writeSourceColumns=true; or select only the columns to write."
 )
 
 
@@ -143,8 +143,8 @@ def _check_stream_column(schema: StructType, column: str) -> None:
         return
     there = f"has the type {kinds[column].simpleString()}" if column in kinds else "is missing"
     raise DeclarationError(
-        f"streamColumn: the column {column!r} is the name of each row's stream, a string, but it {there}; columns "
-        f"are {', '.join(schema.names)}"
+        f"streamColumn: the column {column!r} must contain the name of each row's stream, as a string, but it {there}; "
+        f"columns are {', '.join(schema.names)}"
     )
 
 
@@ -153,7 +153,7 @@ def _check_with_entry(schema: StructType) -> None:
     if others:
         raise DeclarationError(
             f"the column {ENTRY_COLUMN!r} is the whole entry, so {', '.join(map(repr, others))} cannot be written "
-            "with it: select('id', 'entry') or select('entry'), or remove it"
+            f"with it: select('id', 'entry') or select('entry'), or remove {ENTRY_COLUMN!r}"
         )
 
 

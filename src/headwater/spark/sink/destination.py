@@ -130,8 +130,8 @@ def check_recorded(options: SinkOptions, query: str, before: Marker | None, epoc
     text = (
         f"{options.stream!r} at {redacted(options.url)} has {found} of query {query} on record "
         f"({sink_key(options.stream, query)}), and this is batch {epoch}: the store was emptied, was restored from an "
-        "older copy, or has evicted the record. What was written before may be missing; if only the record is, rows of "
-        "this batch may be there already"
+        "older copy, or has evicted the record. Entries written before may be missing; if only the record is "
+        "missing, rows of this batch may be there already"
     )
     _fail_or_warn(options, text, "the query wrote elsewhere before, or with delivery=atLeastOnce")
 
@@ -143,5 +143,5 @@ def _fail_or_warn(options: SinkOptions, text: str, harmless: str) -> None:
         return
     raise DataLoss(
         f"{text}. Restore the store; or start with a new checkpoint and another stream, because a new query writes "
-        f"everything again; or go on with failOnDataLoss=false, also if {harmless}."
+        f"everything again; or continue with failOnDataLoss=false, which is also right if {harmless}."
     )

@@ -117,7 +117,7 @@ class RowEncoder:
             if any(name is None or value is None for name, value in found):
                 raise EncodeError(
                     f"row {row} of this task has null as a field's name or value in the column 'entry', which "
-                    "an entry cannot have"
+                    "an entry cannot have: omit such fields"
                 )
             yield b"".join(words(name, value) for name, value in found), 2 * count
             at += count
@@ -190,7 +190,7 @@ class RowEncoder:
         if wrong is not None:
             raise EncodeError(
                 f"row {self._rows + wrong} of this task has {streams[wrong]!r} as its stream, in the column "
-                f"{self._schema.names[self._stream]!r}: a name is a text that is not empty and does not contain "
+                f"{self._schema.names[self._stream]!r}: a name is a non-empty string that does not contain "
                 f"{RESERVED!r}"
             )
         return streams

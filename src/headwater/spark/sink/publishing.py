@@ -107,7 +107,7 @@ class EpochPublisher:
                 raise DataLoss(
                     f"the stage {self._stage(one.uuid)} has {found} of {one.packs} packs of rows that a "
                     "task just wrote: it was evicted, or the store lost data that it had "
-                    "acknowledged. Nothing of this batch is written; run it again, with a maxmemory "
+                    "acknowledged. No row of this batch was published; run it again, with a maxmemory "
                     "policy that does not evict."
                 )
         self._check_target(full)
@@ -150,7 +150,7 @@ class EpochPublisher:
             if one.first <= last:
                 raise HeadwaterError(
                     f"{self._dest!r}: the column 'id' sets {one.first}, which is not above {last}, "
-                    f"{where}. Nothing of this batch is written. Ids of a stream only increase: sort the "
+                    f"{where}. No row of this batch was published. Ids of a stream only increase: sort the "
                     "rows by id into one partition, or remove the column and let the server generate ids."
                 )
             last, where = one.last, "the last one of the previous task"
@@ -194,12 +194,12 @@ class EpochPublisher:
     def _too_late(self, epoch: int, last: int) -> str:
         if self._options.transaction is not None:
             return (
-                f"{self._name(epoch)} comes after {last}, which {self._dest!r} already has: versions "
-                "must increase. Write with a higher one, or with another txnAppId."
+                f"{self._name(epoch)} cannot be written, because {self._dest!r} already has version {last}: "
+                "versions must increase. Write with a higher version, or with another txnAppId."
             )
         at = f" ({self._options.checkpoint})" if self._options.checkpoint else ""
         return (
-            f"{self._name(epoch)} comes after batch {last}, which {self._dest!r} already has: the "
+            f"{self._name(epoch)} cannot be written, because {self._dest!r} already has batch {last}: the "
             f"query's checkpoint{at} was set back. Restore it as it was; or start with a new checkpoint "
             "and another stream, because a new query writes everything again."
         )

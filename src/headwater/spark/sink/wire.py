@@ -26,7 +26,7 @@ _MOST_NODES: Final = 64
 class Wire:
     """A connection of ``client`` to the server, or to one node of a cluster.
 
-    After an error, the next request uses a new connection: late replies on the old one would be taken for its own.
+    After an error, the next request uses a new connection: on the old one it could receive replies to earlier requests.
     """
 
     def __init__(self, url: str, client: redis.Redis) -> None:

@@ -159,7 +159,7 @@ class BatchRun:
 
     @property
     def lost(self) -> bool:
-        """True if the handler's work is dropped: all entries are lost, or one is lost of a ``whole`` batch."""
+        """True if the handler's work is dropped: all entries are lost or, with ``whole``, any of them is."""
         lost = (owned.lost for owned in self.entries)
         return any(lost) if self._whole else all(lost)
 

@@ -49,7 +49,7 @@ class StartOptions(TypedDict, total=False):
 
     expires: str | timedelta | None
     """Maximum time between the addition of an entry, or its due time (``after=``), and its first start. An entry
-    that has not started by then has expired; see ``on_expired``. The default None means without a limit."""
+    that has not started by then has expired; see ``on_expired``. The default None means no limit."""
     on_expired: Literal["drop", "dead"]
     """Treatment of an entry that has expired, by ``expires`` here or in `Stream.send`: ``"drop"``, the default,
     acknowledges it without handling it; ``"dead"`` makes it a dead letter."""
@@ -118,7 +118,8 @@ class BatchOptions(ConsumerOptions, total=False):
     """The options of ``@app.batch``: those of `ConsumerOptions` and these.
 
     ``concurrency`` is a number of batches, default 1. ``prefetch`` is a number of entries; by default it leaves
-    room for one batch in addition to those that are being handled. ``order_by`` is refused.
+    room for one batch in addition to those that are being handled. With ``size=1``, the defaults of both are those
+    of `ConsumerOptions`. ``order_by`` is refused.
     """
 
     size: int

@@ -71,7 +71,7 @@ def bind(
         )
     takes = bool(others) and others[0].kind not in _BY_NAME_ONLY
     if not takes and not optional:
-        raise DeclarationError(f"handler {name} takes no message: its first parameter gets it")
+        raise DeclarationError(f"handler {name} takes no message: add a first parameter for it")
     for extra in others[1:] if takes else others:
         if extra.default is inspect.Parameter.empty and extra.kind not in (
             inspect.Parameter.VAR_POSITIONAL,
@@ -109,8 +109,10 @@ def _check_message(name: str, annotated: Any, message_type: Any) -> None:
     )
     batch = ""
     if _is_batch(annotated, message_type):
-        batch = "; a handler gets one message at a time, one of @app.batch gets a Batch"
-    raise DeclarationError(f"handler {name} expects {expected}, its stream holds {owned}{batch}")
+        batch = "; this handler gets one message at a time, and one of @app.batch gets a Batch"
+    raise DeclarationError(
+        f"handler {name} expects {expected}, but its stream holds {owned}{batch}"
+    )
 
 
 def _check_batch(name: str, annotated: Any, message_type: Any) -> None:

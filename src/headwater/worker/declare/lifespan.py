@@ -41,7 +41,7 @@ SLOW_SECONDS = 10.0
 """Seconds after which a warning names the hook or dependency that the start waits for."""
 
 HURRIED_SECONDS = 1.0
-"""Maximum time for the same after a second signal, and then after each cancellation, in seconds."""
+"""Maximum time for ``on_stop`` and closing after a second signal, and then after each cancellation, in seconds."""
 
 
 class StartFailed(Exception):

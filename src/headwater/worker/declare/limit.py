@@ -177,13 +177,13 @@ def declared_limits(limit: Any, stream: Stream[Any]) -> ConsumerLimits | None:
         raise DeclarationError(f"limit={limit!r} must be a Limit, or a list of them")
     if len(limits) > MOST_LIMITS:
         raise DeclarationError(
-            f"limit= has {len(limits)} limits, at most {MOST_LIMITS} are possible"
+            f"limit= has {len(limits)} limits, but at most {MOST_LIMITS} are allowed"
         )
     for one in limits:
         if one.concurrent is not None and one.by is None and stream.partitions is not None:
             raise DeclarationError(
-                f"{one}: what runs at once is limited in each partition of {stream.name!r} by itself. Give it by=, a key "
-                "that decides the partition, or use a stream without partitions"
+                f"{one}: the entries that run at once are limited in each partition of {stream.name!r} separately. Set by= "
+                "to the key that decides the partition, or use a stream without partitions"
             )
         if isinstance(one.by, str):
             _check_attribute(one, stream)

@@ -51,7 +51,7 @@ class _Codec(MessageCodec):
     name = "dead"
 
     def encode(self, message: Any) -> Pairs:
-        raise EncodeError(f"{message!r}: dead letters are written by workers only")
+        raise EncodeError(f"{message!r}: only workers write dead letters")
 
     def decode_flat(self, flat: Sequence[bytes]) -> DeadLetter:
         return parse_dead_letter("", flat)

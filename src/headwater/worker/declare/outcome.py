@@ -39,7 +39,7 @@ class Again(Exception):
     - ``after``: the time for which the entry waits in the store. By default the consumer's ``retry`` decides.
     - ``counted``: True if the delivery counts towards ``max_deliveries``. With False, the entry may be
       delivered again without end, so pass ``after`` as well.
-    - ``reason``: a text for the log, and for the dead letter if this was the last delivery.
+    - ``reason``: text for the log, and for the dead letter if this was the last delivery.
 
     The delivery is logged at INFO and does not count as failed in `Counters`. Raises `DeclarationError` if
     ``after`` is not a duration.
@@ -88,7 +88,7 @@ class RanTooLong(TimeoutError):
 
 
 def death(status: int | None) -> str:
-    """Return a text that says how a process ended, for errors and logs.
+    """Return text that says how a process ended, for errors and logs.
 
     >>> death(-11), death(3)
     ('was ended by SIGSEGV', 'ended with status 3')

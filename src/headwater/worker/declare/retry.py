@@ -31,7 +31,7 @@ class Backoff:
     - ``jitter``: the fraction by which a wait may vary, from 0 to less than 1. With 0.2 each wait is a random 80 %
       to 120 % of its length, so that entries that failed together are not delivered again together.
 
-    Raises `DeclarationError` for a value out of range or a text that is not a duration.
+    Raises `DeclarationError` for a value out of range or a string that is not a duration.
     """
 
     def __init__(

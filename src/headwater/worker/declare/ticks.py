@@ -65,7 +65,7 @@ class _Codec(MessageCodec):
     name = "tick"
 
     def encode(self, message: Any) -> Pairs:
-        raise EncodeError(f"{message!r}: ticks are written by workers only")
+        raise EncodeError(f"{message!r}: only workers write ticks")
 
     def decode_flat(self, flat: Sequence[bytes]) -> Tick:
         fields = dict(zip(flat[::2], flat[1::2], strict=True))

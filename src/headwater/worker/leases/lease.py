@@ -156,7 +156,7 @@ class Leased:
             self._said = True
             log.warning(
                 "no lease of %s was renewed for %.1f s (entries owned: %d); other workers claim "
-                "them after claim_after: %s",
+                "its entries after claim_after: %s",
                 self._name,
                 late,
                 len(self.table.owned),

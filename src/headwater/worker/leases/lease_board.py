@@ -13,8 +13,8 @@ Rule 2. The supervisor renews for a process that runs: /proc shows that it is no
         the processor or wait in turns (a thread that waits for the lock wakes every few milliseconds).
 Rule 3. Entries of a process that is stopped or frozen are not renewed, and others claim them after ``claim_after``.
         Before that the supervisor records that their owner has not died (`reading.poison.heard`).
-Rule 4. A process whose handlers all have a ``timeout`` is killed if the lock is held for longer than that, because
-        its own event loop cannot notice the timeout.
+Rule 4. A process whose handlers all have a ``timeout`` is killed if the lock is held for longer than the longest of
+        them, because its own event loop cannot notice the timeout.
 Rule 5. Without /proc (not on Linux) the supervisor renews nothing.
 """
 
@@ -190,8 +190,8 @@ class SupervisorRenewer:
         leases = self._told.leases.values()
         if self._overdue(now) and await self._runs():
             log.error(
-                "%s is killed: a handler has held the interpreter's lock (GIL) for longer than any timeout that it "
-                'declares. With executor="process" only the handler\'s own process ends.',
+                "%s is killed: a handler has held the interpreter's lock (GIL) for longer than the longest timeout of "
+                "this worker's handlers. With executor=\"process\" only the handler's own process ends.",
                 self._name,
             )
             os.kill(self._pid, signal.SIGKILL)

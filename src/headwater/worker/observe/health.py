@@ -51,7 +51,7 @@ def judged(
 ) -> WorkerHealth:
     """Return the health of a worker process at ``now``, in seconds of the monotonic clock."""
     if pid is None or reports is None:
-        return WorkerHealth(worker, None, ["it has ended, and will be started again"], [])
+        return WorkerHealth(worker, None, ["it has ended, and will be restarted"], [])
     consumers = [reports.progress[number] for number in sorted(reports.progress)]
     problems = []
     silent = now - reports.heard_at

@@ -52,7 +52,7 @@ def supervise_on_its_store(
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     app = find_app_or_wait(target) if reload else find_app(target)
     if not app.consumers:
-        raise HeadwaterError(f"{target} has no consumer: nothing to work on")
+        raise HeadwaterError(f"{target} has no consumer: declare one with @app.consumer")
     if uncompiled := notice():
         log.warning(uncompiled)
     supervisor = partial(

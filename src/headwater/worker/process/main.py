@@ -86,7 +86,7 @@ async def work(
     finally:
         if reporting is not None:
             reporting.cancel()
-    _abandon_handlers()
+    _abandon_handlers(signals.status)
     signals.finish()
 
 
@@ -132,6 +132,12 @@ class _Signals:
         except BaseException:
             log.exception("the program's own signal handler failed; the worker stops all the same")
 
+    @property
+    def status(self) -> int:
+        """The exit status that a signal handler of the program requested; otherwise 0."""
+        code = None if self._leaving is None else self._leaving.code
+        return code if isinstance(code, int) else int(code is not None)
+
     def finish(self) -> None:
         """End the process with the exit status that a signal handler of the program requested, if one did."""
         if self._leaving is not None:
@@ -152,13 +158,13 @@ async def _report_progress(app: App, reports: Reports) -> None:
         await asyncio.sleep(PROGRESS_SECONDS)
 
 
-def _abandon_handlers() -> None:
+def _abandon_handlers(status: int) -> None:
     """End the process here if a handler ignores its cancellation, because closing the loop would wait for it."""
     running = sum(isinstance(task, Slot) for task in asyncio.all_tasks())
     if running:
         words = "1 handler ignores its" if running == 1 else f"{running} handlers ignore their"
         log.error("the worker ends although %s cancellation", words)
-        _exit_now(0)
+        _exit_now(status)
 
 
 def _on_input(

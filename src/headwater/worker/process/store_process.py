@@ -3,8 +3,8 @@
 Run as ``python -m headwater.worker.process.store_process SOCKET [DIRECTORY]``. Without a directory, nothing is stored
 on disk. It prints one line when it is ready.
 
-Rule. This process ends at the end of its standard input, a pipe. The pipe ends when the process that would stop
-this one and all workers have ended. Without this rule, the directory would stay locked.
+Rule. This process ends at the end of its standard input, a pipe. The pipe ends when ``headwater work`` and
+all its workers have ended. Without this rule, the directory would stay locked.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class Supervisor:
             if not changed or self._stopping.is_set():
                 continue
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-            log.info("%s%s changed: starting the workers again", changed[0], more)
+            log.info("%s%s changed: restarting the workers", changed[0], more)
             self._reloads += 1
             self._changed.set()
             await self._end_for_reload(list(self._alive.values()))
@@ -194,7 +194,7 @@ class Supervisor:
                 pause = FIRST_PAUSE
             if status < 0 and number == self._workers:
                 pause = FIRST_PAUSE
-            log.warning("%s %s; again in %g s", self._name(number), death(status), pause)
+            log.warning("%s %s; restarting in %g s", self._name(number), death(status), pause)
             await self._stopped_within(pause, or_changed=True)
             pause = min(2 * pause, LONGEST_PAUSE)
 

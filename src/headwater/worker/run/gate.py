@@ -52,7 +52,7 @@ from headwater.worker.store.retrying_client import RetryingClient
 from headwater.worker.store.waiting import cancelled
 
 SOON_US = 20_000
-"""Maximum time in microseconds for which a process keeps an entry with a key until its token comes, or parks it."""
+"""Maximum wait for a token, in microseconds, for which a process keeps an entry with a key. If longer, it is parked."""
 
 LATE_US = 200_000
 """The same maximum as `SOON_US`, for an entry that was parked, and claimed a little late."""

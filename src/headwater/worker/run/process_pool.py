@@ -77,7 +77,7 @@ class PoolProcess:
         problem = self._received()
         if problem != b"":
             self.kill()
-            why = f"it {death(self._status())}; what it has printed says why"
+            why = f"it {death(self._status())}; its output shows why"
             raise StartFailed(
                 f"the pool process of {self._name} cannot start: {problem.decode() if problem else why}"
             )

@@ -1,8 +1,8 @@
 """Logs handlers that run too long (over their ``timeout``, or ten times their usual duration), and detects when
 all of them hang.
 
-Rule. A consumer hangs if no slot is free, and no handler has begun or ended for longer than its ``timeout``.
-      Without a timeout, the time is ten times the usual duration and at least a minute.
+Rule. A consumer hangs if no slot is free, and no handler has begun or ended for its ``timeout`` and a second more, or
+      a minute more with pool processes. Without a timeout: for ten times the usual duration and at least a minute.
 """
 
 from __future__ import annotations

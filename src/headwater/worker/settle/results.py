@@ -40,7 +40,7 @@ class Results:
     def _addition(self, into: Stream[Any], one: Any) -> Addition:
         if not isinstance(one, self._class):
             raise TypeError(
-                f"{self._name} returned a value of type {type(one).__name__}, stream {into.name!r} has "
+                f"{self._name} returned a value of type {type(one).__name__}, but stream {into.name!r} has "
                 f"messages of type {self._class.__name__}"
             )
         addition = into.addition(one)

@@ -86,7 +86,7 @@ class Settler:
         return max(0.0, now - max(self._busy_since, *moved, 0.0))
 
     def under_way(self) -> str:
-        """Return a log text about the large items that are being sent, with their sizes; empty without any."""
+        """Return text for the log about the large items that are being sent; empty if there are none."""
         items = [*self._alone.values()]
         named = [_sent(queued, progress.of) for queued, progress in items[:NAMED]]
         rest = [f"{len(items) - NAMED} more"] if len(items) > NAMED else []

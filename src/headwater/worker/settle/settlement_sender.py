@@ -173,6 +173,6 @@ def _timed_out(error: Exception) -> bool:
 
 def _too_large(size: int, error: Exception) -> Refused:
     return Refused(
-        f"ERR the store closed the connection {PATIENCE} times while it was sent this result of "
+        f"ERR the store closed the connection {PATIENCE} times while it received this result of "
         f"{size} bytes. Make the result smaller, or raise proto-max-bulk-len: {error}"
     )

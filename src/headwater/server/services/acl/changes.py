@@ -2,8 +2,8 @@
 
 Rule 1. Connections of a deleted user are closed. Connections of a disabled user remain open, but the user cannot
         authenticate again.
-Rule 2. A connection that is subscribed to a channel for which its user has no permission any more
-        is closed.
+Rule 2. A connection is closed if it is subscribed to a channel for which its user no longer has
+        permission.
 Rule 3. A change of `AccessControl.open` also applies to open connections that have not
         authenticated, from their next request on.
 

@@ -2,8 +2,8 @@
 
     user alice on #30c952… ~orders:* resetchannels -@all +@stream
 
-Rule 1. A file is loaded completely or not at all, and all its errors are reported, not only the
-        first.
+Rule 1. A file is loaded completely or not at all, and the errors of all its lines are reported,
+        not only the first.
 Rule 2. A file is replaced as a whole: a crash leaves the old one or the new one. The new file gets the old one's
         permissions; without an old file, only the owner can read the new one.
 Rule 3. Errors name file and line, and never show a text that may be a password.

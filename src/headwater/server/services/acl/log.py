@@ -26,7 +26,7 @@ KINDS = (AUTH, "command", "key", "channel")
 
 @dataclass
 class AclRefusal:
-    """A refusal. ``kind`` is one of `KINDS`, ``context`` is toplevel, multi or lua. Times are steady."""
+    """A refusal. ``kind`` is one of `KINDS`, ``context`` is toplevel, multi or lua. Times are steady, in ms."""
 
     number: int
     kind: str

@@ -104,7 +104,7 @@ class LoginDelays:
 
     @property
     def closed(self) -> bool:
-        """True if a login failed in the current EXEC, so that further ones are not checked."""
+        """True if a login failed in the current EXEC, so further ones are not checked."""
         return self._owed_ms > 0
 
     def hold_transaction(self, session: Session, start: int) -> Wait | None:

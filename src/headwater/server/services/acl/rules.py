@@ -11,7 +11,7 @@
 Rule 1. Words are applied one by one in the given order; the caller applies all of them to a copy.
 Rule 2. A category is expanded when it is applied: a later ``-get`` removes one command from it.
 Rule 3. Rules may name commands that only other servers have (`headwater.commands.table.foreign`), so that
-        their files of users can be loaded.
+        the ACL files of those servers can be loaded.
 Rule 4. An error repeats the word, as in Redis, unless the word may contain a password.
 
 Source: Redis, acl.c, ACLSetUser and ACLSetSelector.

@@ -1,7 +1,7 @@
 """Removes secrets from requests: MONITOR and SLOWLOG show no passwords.
 
-Precedent: Redis replaces the arguments of AUTH, those after AUTH in HELLO, the rules of ACL SETUSER
-and the values of secret settings by ``(redacted)``.
+Precedent: Redis replaces the arguments of AUTH, those after AUTH in HELLO, those of ACL SETUSER, DELUSER
+and GETUSER, and the values of secret settings with ``(redacted)``.
 """
 
 from __future__ import annotations

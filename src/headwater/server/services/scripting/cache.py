@@ -56,7 +56,7 @@ class Scripts:
         self._evaluated: OrderedDict[bytes, CachedScript] = OrderedDict()
         self._interpreter: Interpreter | None = None
         self.evicted = 0
-        """Number of scripts of EVAL that gave way to later ones since the start or CONFIG RESETSTAT."""
+        """Number of scripts of EVAL that later ones have evicted since the start or CONFIG RESETSTAT."""
 
     @property
     def interpreter(self) -> Interpreter:

@@ -45,7 +45,7 @@ _NOTHING = bytearray()
 """The output buffer between commands, into which nothing is written."""
 
 _SMALL_BYTES = 512
-"""Size of a reply, in bytes, up to which it always has room: its conversion is not bounded (interpreter.py)."""
+"""Maximum size of a reply, in bytes, for which no room is made: so small a reply always fits (interpreter.py)."""
 
 
 class ScriptRun:

@@ -60,7 +60,7 @@ works in small steps while scripts run; a full collection after each run would c
 run."""
 
 _DIRECT_WORDS = 1000
-"""Number of values that are passed to and from Lua one by one; more are put into a table. Lua
+"""Maximum number of values that are passed to and from Lua one by one; more are put into a table. Lua
 refuses 8000 (LUAI_MAXCSTACK)."""
 
 _SMALL_BYTES = 4096
@@ -104,7 +104,7 @@ class Interpreter:
     """A Lua state with the prelude loaded. Raises `ImportError` if lupa is not installed.
 
     ``current`` is the current run; the script can call its ``call``, ``set_resp`` and ``may_run``. The
-    commands that it calls use ``arguments`` and ``reply``. ``deadline_ns`` is the run's monotonic end.
+    commands that it calls use ``arguments`` and ``reply``. The run must end by ``deadline_ns`` (monotonic).
     """
 
     def __init__(self) -> None:
@@ -299,8 +299,8 @@ class Interpreter:
         self._is_bound = False
 
     def _is_roomy(self, size: int) -> bool:
-        """Return whether Lua, with its limit, can certainly take values of this size. Allow for a larger table of
-        its strings, a third of the memory in use, which Lua may allocate at the same time."""
+        """Return whether Lua, with its limit, can certainly take values of this size. The margin covers a larger table
+        of Lua's strings, a third of the memory in use, which Lua may allocate at the same time."""
         return self._is_bound and self._used() + 2 * size < self._most // 2
 
     def _answering(

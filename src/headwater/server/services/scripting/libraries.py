@@ -1,4 +1,4 @@
-"""The libraries bit, struct and cmsgpack of scripts: integers of 32 bits, C structures, MessagePack.
+"""The libraries bit, struct and cmsgpack of scripts: 32-bit integers, C structures, MessagePack.
 
 libraries.lua has their Lua part. Values are as lupa passes them: bytes, int, float, bool, None, tables.
 
@@ -180,7 +180,7 @@ def _code(options: _Format, kind: str) -> str:
 
 
 def _as_unsigned(number: float) -> int:
-    """Convert a number of Lua to 64 bits, as a cast does, also if it is negative or out of range."""
+    """Convert a number of Lua to 64 bits, as a cast does, even if it is negative or out of range."""
     if -(2**63) <= number < 2**64:
         return int(number) % 2**64
     return 0 if number > 0 else 2**63

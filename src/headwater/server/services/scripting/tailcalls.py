@@ -19,7 +19,7 @@ _STRING = 4
 
 
 def without_tail_calls(chunk: bytes) -> bytes:
-    """Replace the tail calls of a chunk of ``string.dump``, made in this process, by ordinary calls."""
+    """Replace the tail calls of a chunk of ``string.dump``, made in this process, with ordinary calls."""
     patched = bytearray(chunk)
     assert patched[:5] == b"\x1bLua\x51", "a chunk of Lua 5.1"
     assert patched[6:12] == b"\x01\x04\x08\x04\x08\x00", "of this machine's sizes"

@@ -24,6 +24,7 @@ import logging
 import threading
 from contextlib import suppress
 
+from headwater.common.threads import NO_THREAD, started
 from headwater.config.config import Config
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.errors import HeadwaterError
@@ -53,7 +54,7 @@ and a service manager does not wait longer than a minute or two."""
 
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 600.0
 _LONGEST_AFTER = 7
-"""Number of failures in a row after which the pause does not grow any more."""
+"""Number of failures in a row after which the pause no longer grows."""
 _LEAST_GROWTH_BYTES = 64 * 1024
 """Minimum growth for an automatic checkpoint: ``auto-aof-rewrite-min-size 0`` would begin one in each turn."""
 _PATIENCE_S = 0.1
@@ -178,12 +179,10 @@ class Checkpoints:
         thread = threading.Thread(
             target=self._run, args=arguments, name="headwater-checkpoint", daemon=True
         )
-        try:
-            thread.start()
-        except RuntimeError as error:  # the system allows no more threads
-            self._failed(str(error))
-        else:
+        if started(thread):
             self._thread = thread
+        else:
+            self._failed(NO_THREAD)
 
     # --- in the thread --------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ Rule 2. A client waits while its blocks are read: its further requests run after
 Rule 3. The blocks are delivered right before the command runs again, and are open until it ends. If the command
         then needs other blocks, it waits again, and gets all of them together.
 Rule 4. If a block cannot be read, the command runs again and may wait for the disk itself. It then reports the
-        error, unless it does not need the block any more.
+        error, unless it no longer needs the block. It also does so if no thread can be started.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from queue import SimpleQueue
 from typing import NamedTuple
 from weakref import ref
 
+from headwater.common.clock import SystemClock
+from headwater.common.log_limit import LimitedLog
+from headwater.common.threads import NO_THREAD, started
 from headwater.engine.bodies.bodies import Bodies, Opened, place_of
 from headwater.engine.bodies.codecs import Codec, codec_in
 from headwater.engine.bodies.sealed_block import SealedBlock
 from headwater.resp.arguments import Arguments
 from headwater.server.session.session import Session
 
-log = logging.getLogger("headwater.server")
+_log = logging.getLogger("headwater.server")
 
 THREADS = 4
 """Number of clients whose blocks are read concurrently: a disk serves concurrent requests faster."""
@@ -71,7 +74,7 @@ class _Read:
                 self.opened.append(self.bodies.load(packed, codec_in(codecs, packed.codec)))
         except Exception as error:
             # The command gets the same error (rule 4); errors other than damage are logged there, too.
-            log.debug("blocks could not be read: %r", error)
+            _log.debug("blocks could not be read: %r", error)
             self.failed = True
 
 
@@ -91,6 +94,7 @@ class ColdReads:
         self._queue: _Queue = SimpleQueue()
         self._done: deque[_Read] = deque()
         self._threads: list[threading.Thread] = []
+        self._log = LimitedLog(_log, monotonic=SystemClock().monotonic)
 
     def __contains__(self, session: object) -> bool:
         return session in self._reading or session in self._ready
@@ -99,21 +103,30 @@ class ColdReads:
         return len(self._reading)
 
     def begin(self, session: Session, cold: ColdRead, bodies: Bodies) -> None:
-        """Let ``session`` wait for its blocks."""
+        """Let ``session`` wait for its blocks. If no thread can be started, its command reads them itself (rule 4)."""
         session.blocked = True
         earlier = self._ready.pop(session, None)
         read = _Read(session, bodies, [] if earlier is None else earlier.opened)
         read.cold = cold
         self._reading[session] = read
         self.waits += 1
-        self._queue.put(read)
         if len(self._threads) < min(THREADS, len(self._reading)):
             arguments = (self._queue, self._done, ref(self))
             thread = threading.Thread(
                 target=_read_all, args=arguments, name="headwater-reader", daemon=True
             )
-            self._threads.append(thread)
-            thread.start()
+            if started(thread):
+                self._threads.append(thread)
+        if self._threads:
+            self._queue.put(read)
+            return
+        self._log.warning(
+            "a command that needs entries on disk holds up all clients: %s", NO_THREAD
+        )
+        read.failed = True
+        self._done.append(read)
+        if self.wake is not None:
+            self.wake()
 
     def settle(self) -> list[Session]:
         """Return the sessions whose commands can run again: their requests are ``postponed``. The caller must hold

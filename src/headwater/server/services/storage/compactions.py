@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import ref
 
+from headwater.common.threads import NO_THREAD, started
 from headwater.config.config import Config
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.entries.entry_block import EntryBlock
@@ -94,7 +95,9 @@ class Compactions:
         self._thread = threading.Thread(
             target=self._run, args=arguments, name="headwater-compaction", daemon=True
         )
-        self._thread.start()
+        if not started(self._thread):
+            log.warning("segments are not compacted: %s", NO_THREAD)
+            self._segments.compacting_from = self._thread = None
 
     def stop(self) -> None:
         """End the thread. Call it with or without the node's lock."""

@@ -18,7 +18,7 @@ log = logging.getLogger("headwater.server")
 
 
 def reload_from_journal(services: Services) -> None:
-    """Replay the journal; call it right after a commit. Raises `StoreUnusable`, and `JournalDamaged`, also if
+    """Replay the journal; call it right after a commit. Raises `StoreUnusable`, or `JournalDamaged`, for example if
     the journal has fewer bytes than were committed."""
     journal = services.storage.journal
     assert journal is not None, "the command checks that there is a journal"

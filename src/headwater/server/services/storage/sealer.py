@@ -32,6 +32,7 @@ from time import monotonic
 from typing import NamedTuple
 from weakref import ref
 
+from headwater.common.threads import NO_THREAD, started
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.bodies.codecs import CODECS, Codec, codec_in
 from headwater.engine.facts.facts import HEADROOM
@@ -135,8 +136,8 @@ class Sealer:
                 self._queued += 1
                 self._sealed_bytes += _sealed_bytes(job)
                 self._queue.put((job, sealing.codec, writer))
-            if self._queued and self._thread is None and self.threaded:
-                self._begin()
+        if self._queued and self._thread is None and self.threaded and not self._stopped:
+            self._begin()
 
     def _relieve(self) -> None:
         """Wait for results until memory is not tight (rule 6)."""
@@ -260,11 +261,18 @@ class Sealer:
         self._retry_at = self._times.monotonic() + PAUSE_S
 
     def _begin(self) -> None:
+        """Start the thread. If that is not possible, try again after a while."""
+        if self._times.monotonic() < self._retry_at:
+            return
         arguments = (self._queue, _Worker(self.done, self._reported), ref(self))
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=_seal_all, args=arguments, name="headwater-sealer", daemon=True
         )
-        self._thread.start()
+        if started(thread):
+            self._thread = thread
+        else:
+            self._retry_at = self._times.monotonic() + PAUSE_S
+            log.warning("older entries stay in memory, uncompressed: %s", NO_THREAD)
 
 
 class _Worker:

@@ -38,7 +38,7 @@ def read_archive(
         "archive.sources", values.get("sources", list(sources)), "a list of sources"
     )
     if values.get("sources") == []:
-        problems.add("archive.sources", "names no source; remove the key for all sources")
+        problems.add("archive.sources", "names no source; remove the key to archive all sources")
     for name in names:
         if name not in sources:
             problems.add(
@@ -63,7 +63,7 @@ def read_archive(
 
 def _path(problems: Problems, value: object) -> Path | None:
     if not isinstance(value, str) or not value.strip():
-        problems.add("archive.path", "is missing; a directory, relative to this file")
+        problems.add("archive.path", "is missing; expected a directory, relative to this file")
         return None
     if "://" in problems.expand("archive.path", value):
         problems.add(

@@ -122,8 +122,8 @@ def _check_loops(problems: Problems, name: str, source: Source, readers: Sequenc
         if stream is not None and table.target.url == options.url and options.includes(stream):
             problems.add(
                 f"table.{table.name}.stream",
-                f"{stream!r} is one of the streams of [source.{name}] ({options.asked}), from which this table is made, so "
-                "that it would read its own rows without end. Name a stream that the source does not read.",
+                f"{stream!r} is one of the streams of [source.{name}] ({options.asked}), from which this table is made: "
+                "it would read its own rows endlessly. Name a stream that the source does not read.",
             )
 
 
@@ -206,7 +206,7 @@ def _spark(problems: Problems, values: dict[str, Any]) -> tuple[str | None, str,
     texts: dict[str, str] = {}
     for key in ("master", "app"):
         if key in values:
-            text = problems.text(f"spark.{key}", values[key], "a text")
+            text = problems.text(f"spark.{key}", values[key], "a string")
             texts[key] = problems.expand(f"spark.{key}", text, secret=False)
     conf: dict[str, str] = {}
     for key, value in flattened(problems.table("spark.conf", values.get("conf", {}))).items():

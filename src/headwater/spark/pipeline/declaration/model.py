@@ -18,8 +18,8 @@ Action = Literal["keep", "drop", "fail", "quarantine"]
 class Source(NamedTuple):
     """A stream, with the options of ``spark.readStream.format("headwater")``.
 
-    ``schema`` is None for the source's default columns. If ``waits`` is true, the stream need not exist yet,
-    because the file does not name it.
+    ``schema`` is None for the source's default columns. If ``waits`` is true, the stream need not exist yet: it is
+    a dead-letter stream, which exists only after the first dead letter.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Expectation(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """The maximum delay of rows by ``column`` of the stream ``of``; None means every stream with that column."""
+    """The maximum delay of rows, by their ``column``. ``of`` is a source or table; None means all with that column."""
 
     column: str
     delay: str
@@ -117,8 +117,8 @@ class Table(NamedTuple):
 ZONE: Final = "spark.sql.session.timeZone"
 
 FORGOTTEN_AFTER_MS: Final = 8 * 86_400_000
-"""The default of ``forget_queries_after``, more than a week because some queries run once a week. A forgotten
-query can still read trimmed entries from the archive."""
+"""The default of ``forget_queries_after`` in milliseconds: more than a week, because some queries run once a week. A
+forgotten query can still read trimmed entries from the archive."""
 
 
 class Archive(NamedTuple):

@@ -90,7 +90,7 @@ class Problems:
         if value in words:
             return value
         if value is None:
-            self.add(key, f"is missing; one of {', '.join(words)}")
+            self.add(key, f"is missing; expected one of {', '.join(words)}")
         else:
             self.add(key, f"{value!r} is not one of {', '.join(words)}")
         return None
@@ -115,7 +115,7 @@ class Problems:
     def path(self, key: str, value: object) -> Path | None:
         """Return ``value`` as a path, relative to the file's directory; None if it is wrong, which is reported."""
         if not isinstance(value, str) or not value.strip():
-            self.add(key, "is missing; a path, relative to this file")
+            self.add(key, "is missing; expected a path, relative to this file")
             return None
         text = self.expand(key, value, secret=False)
         if "://" in text:
@@ -138,7 +138,7 @@ class Problems:
         if value is None:
             return None
         if not isinstance(value, str):
-            self.add(key, "expected a text like 'order_id bigint, item string'")
+            self.add(key, "expected a string like 'order_id bigint, item string'")
             return None
         from headwater.spark.core.ddl import parse_schema
 

@@ -33,7 +33,7 @@ FROM {source}
 
 
 def read_source(problems: Problems, name: str, values: dict[str, Any]) -> Source:
-    """Read a stream with the options of the source and its schema."""
+    """Read the declaration of a source: its options and its schema."""
     options: dict[str, str] = {}
     unset = False
     for key, value in values.items():
@@ -127,7 +127,7 @@ def _jdbc(problems: Problems, place: str, values: dict[str, Any]) -> dict[str, s
     if len(given) != 1:
         problems.add(place, "needs exactly one of table and query")
         return options
-    text = problems.text(f"{place}.{given[0]}", values[given[0]], "a text")
+    text = problems.text(f"{place}.{given[0]}", values[given[0]], "a string")
     options["dbtable" if given[0] == "table" else "query"] = text
     return options
 

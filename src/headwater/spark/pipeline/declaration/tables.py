@@ -62,10 +62,10 @@ def _check_mode(
         problems.add(
             f"{key}.mode",
             f"{mode!r} is not one of {', '.join(SINKS[sink].modes)}, the modes of the sink {sink}; "
-            f"sinks with it: {', '.join(able)}",
+            f"sinks that support it: {', '.join(able)}",
         )
     elif mode == "update" and not values.get("key"):
-        problems.add(f"{key}.key", "is missing; the columns that identify a row in mode update")
+        problems.add(f"{key}.key", "is missing; expected the columns that identify a row")
     elif mode != "update" and "key" in values:
         problems.add(f"{key}.key", f"is for mode update; mode {mode} does not use it. Remove it.")
     if mode == "complete" and "checkpoint" in values:
@@ -125,7 +125,7 @@ def _watermarks(problems: Problems, key: str, mode: Mode, value: object) -> tupl
             of = problems.text(f"{place}.of", of, "the name of a source or table")
         made.append(
             Watermark(
-                column=problems.text(f"{place}.column", values.get("column"), "a column of times"),
+                column=problems.text(f"{place}.column", values.get("column"), "a timestamp column"),
                 delay=_interval(delay),
                 of=of,
             )
@@ -157,7 +157,9 @@ def _expectations(problems: Problems, key: str, value: object) -> tuple[Expectat
             problems.add(f"{place}.name", "expected letters, digits and underscores")
             continue
         if name in made:
-            problems.add(f"{place}.name", "another expectation of the table has the same name")
+            problems.add(
+                f"{place}.name", "another expectation of the table has the same name; rename one"
+            )
         predicate = problems.text(
             f"{place}.predicate", values.get("predicate"), "SQL that is true for a valid row"
         )
@@ -178,7 +180,10 @@ def _quarantine(
     asked = any(expectation.action == "quarantine" for expectation in expectations)
     if "quarantine" in values:
         if not asked:
-            problems.add(f"{key}.quarantine", "no expectation has the action quarantine")
+            problems.add(
+                f"{key}.quarantine",
+                "no expectation has the action quarantine; set it, or remove this key",
+            )
         return problems.path(f"{key}.quarantine", values["quarantine"])
     if not asked:
         return None

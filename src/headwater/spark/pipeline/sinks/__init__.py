@@ -34,13 +34,13 @@ THERE_ALREADY = -1
 def check_is_last(place: object, batch: BatchId, last: int) -> None:
     """Raise `PipelineError` for a batch below ``last``, the last batch that ``place`` has.
 
-    Spark only repeats the last batch in its log. An earlier batch means that the checkpoint was set back. It may
-    then contain more than the batch that was written under its number, so it must not be skipped.
+    Spark only repeats the last batch in its log. An earlier batch means that the checkpoint was set back. The
+    batch may then contain more than the one that was written under its number, so it must not be skipped.
     """
     if batch.number < last:
         raise PipelineError(
-            f"{place} has batch {last}, but the query writes batch {batch.number}: its checkpoint "
-            "was set back. Restore the latest checkpoint, or remove the whole table and rebuild it."
+            f"{place} has batch {last}, but the query writes batch {batch.number}: the query's "
+            "checkpoint was set back. Restore the latest checkpoint, or remove the whole table and rebuild it."
         )
 
 

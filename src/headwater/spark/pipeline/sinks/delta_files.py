@@ -136,9 +136,9 @@ class DeltaDirectory:
         return read.join(F.broadcast(spark.createDataFrame(rows, values)), place)
 
     def rows(self) -> int | None:
-        """Return the number of rows in the newest version by its log.
+        """Return the number of rows in the newest version, by its log.
 
-        Returns None without the table or delta-rs, or if another writer omitted a number or made deletion vectors.
+        Returns None if the table or delta-rs is missing, or if another writer omitted counts or made deletion vectors.
         """
         import pyarrow as pa
 
@@ -322,7 +322,7 @@ def transactions(*named: tuple[str, int]) -> CommitProperties:
 
 
 def with_zone(text: str) -> str:
-    """Return a time in UTC in the form with a zone, so that no reader interprets it in the reader's own zone.
+    """Return a UTC time in the form that names the zone, so that no reader takes it for a time in another zone.
 
     >>> with_zone("2026-11-21 10:00:00.5")
     '2026-11-21T10:00:00.500000Z'

@@ -18,7 +18,7 @@ from headwater.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -70,7 +70,7 @@ def zone_of(name: str) -> tzinfo:
         return ZoneInfo("UTC" if is_utc(name) else name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise PipelineError(
-            f"{name!r} is not the name of a time zone that is known here, like 'Asia/Kolkata' or '+05:30'"
+            f"{name!r} is not a time zone that this machine knows; name one like 'Asia/Kolkata' or '+05:30'"
         ) from None
 
 
@@ -109,12 +109,12 @@ def wrong_column(
         if isinstance(kind, types.StructType):
             part = f"{name}.{kind.names[0]}" if kind.names else f"to_json({name})"
             return "key", (
-                f"rows cannot be compared by {name!r}, a {kind.simpleString()}: take a part of it as the key, like SELECT "
+                f"rows cannot be compared by {name!r}, which is {_kind(kind)}: take a part of it as the key, like SELECT "
                 f"{part} AS {part.rpartition('.')[2] if kind.names else name}, or to_json({name}) AS {name}"
             )
         if isinstance(kind, (*nested, types.NullType)):
             return "key", (
-                f"rows cannot be compared by {name!r}, a {kind.simpleString()}: make it a text, like SELECT "
+                f"rows cannot be compared by {name!r}, which is {_kind(kind)}: make it a string, like SELECT "
                 f"to_json({name}) AS {name}, or name another column"
             )
     if sink not in ("parquet", "delta"):
@@ -122,10 +122,10 @@ def wrong_column(
     for name in partition_by:
         if isinstance(kinds[name], (*nested, types.NullType)):
             return "partition_by", (
-                f"a directory cannot be named by {name!r}, a {kinds[name].simpleString()}: name a column of a simple type"
+                f"a directory cannot be named after {name!r}, which is {_kind(kinds[name])}: name a column of a simple type"
             )
     if partition_by and len(partition_by) == len(kinds):
-        return "partition_by", "names all columns, so that the files would have none: leave one out"
+        return "partition_by", "names all columns, so the files would have none: leave one out"
     seen = set[str]()
     for field in schema.fields:
         if "`" in field.name:
@@ -139,10 +139,16 @@ def wrong_column(
         unwritten = isinstance(field.dataType, _no_types(sink))
         if unwritten:
             return "sql", (
-                f"the column {field.name!r} is a {field.dataType.simpleString()}, which {sink} tables cannot "
+                f"the column {field.name!r} is {_kind(field.dataType)}, which {sink} tables cannot "
                 f"have: CAST({field.name} AS string)"
             )
     return None
+
+
+def _kind(kind: DataType) -> str:
+    """Return the name of a type, with its article."""
+    name = kind.simpleString()
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _no_types(sink: str) -> tuple[type, ...]:

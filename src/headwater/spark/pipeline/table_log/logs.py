@@ -60,8 +60,8 @@ def checked(path: Path, start: LogPosition, end: LogPosition) -> LogPosition:
 
 def _lost(path: Path, what: str) -> DataLoss:
     return DataLoss(
-        f"the table at {path} {what}: its rows cannot be told from those already read. Restore it, "
-        "or remove the table that reads it too, with its checkpoint."
+        f"the table at {path} {what}: new rows cannot be distinguished from rows already read. Restore "
+        "it; or, to rebuild the table that reads it, remove that table and its checkpoint."
     )
 
 
@@ -163,8 +163,8 @@ class DeltaLog:
         except FileNotFoundError:
             raise DataLoss(
                 f"the Delta table at {self._path} no longer has the log of version {version}, which was "
-                "not read yet: it has expired (delta.logRetentionDuration). Remove the table that reads it "
-                "too, with its checkpoint, to rebuild it."
+                "not read yet: it has expired (delta.logRetentionDuration). To rebuild the table that "
+                "reads it, remove that table and its checkpoint."
             ) from None
         found: list[AddedFile] = []
         for action in map(json.loads, lines):

@@ -60,8 +60,8 @@ def _size(file: AddedFile) -> int:
         return Path(file.path).stat().st_size
     except FileNotFoundError:
         raise DataLoss(
-            f"the file {file.path} is gone, whose rows were not read yet: it was removed, or its table was "
-            "vacuumed. Restore it, or remove the table that reads it with its checkpoint, to rebuild it."
+            f"the file {file.path} is gone, and its rows were not read yet: it was removed, or its table was "
+            "vacuumed. Restore it; or, to rebuild the table that reads it, remove that table and its checkpoint."
         ) from None
 
 
@@ -100,7 +100,7 @@ class TableLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_of(NOTHING)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Read all commits in one batch, so that a watermark does not drop rows late compared to other commits."""
+        """Read all commits in one batch, so that a watermark drops no row for being older than other commits' rows."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
