@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -27,6 +28,15 @@ settings.register_profile("headwater", deadline=None)  # benchmarks measure spee
 settings.load_profile("headwater")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.submit_options())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.scheduling import Scheduling
+
+    return Scheduling(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

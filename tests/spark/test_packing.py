@@ -167,7 +167,9 @@ def test_a_file_that_cannot_be_written_is_one_error(light: None, tmp_path: Path)
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     output, gone = tmp_path / "env.tar.gz", tmp_path / "gone.py"
     with (
-        pytest.raises(HeadwaterError, match=r"gone\.py cannot be packed: No such file or directory"),
+        pytest.raises(
+            HeadwaterError, match=r"gone\.py cannot be packed: No such file or directory"
+        ),
         packing._written_whole(output),
     ):
         gone.read_bytes()
