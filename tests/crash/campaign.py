@@ -70,9 +70,9 @@ class Part(NamedTuple):
     seeds: int
 
 
-def journal(seed: int) -> Found:
+def journal(seed: int, *, turns: int = TURNS) -> Found:
     """Crash a journal under each policy."""
-    done = [Campaign(one, seed=seed, turns=TURNS, images=IMAGES).run() for one in POLICIES]
+    done = [Campaign(one, seed=seed, turns=turns, images=IMAGES).run() for one in POLICIES]
     return sum(one.trials for one in done), [text for one in done for text in one.failures]
 
 
