@@ -213,6 +213,20 @@ def test_nodes_do_not_overlap_when_ids_go_back_below_deleted_ones() -> None:
     assert (len(index), index.live(0)) == (1, 1)
 
 
+def test_nodes_without_live_entries_do_not_stay_after_a_lower_id() -> None:
+    # Given a node that stayed without its entry, and last_id set back below it
+    index, body = NodeIndex(), bytearray(wire(b"a", b"b"))
+    for ms in (1, 5, 6):
+        index.add(ms, 0, body, 0, len(body), True)
+    index.drop(5, 0, stays=True)
+    index.drop(6, 0, stays=True)
+    # When an entry below it opens a node
+    index.add(2, 0, body, 0, len(body), True)
+    # Then the nodes are in the order of their ids, and all have a live entry
+    assert [index.first(node) for node in range(len(index))] == [(1, 0), (2, 0)]
+    assert [index.live(node) for node in range(len(index))] == [1, 1]
+
+
 def test_an_empty_tree_has_its_root_and_one_key_two_nodes() -> None:
     index = NodeIndex()
     assert index.radix_tree_nodes() == 1

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 
 from headwater.commands.times import WallOffset
-from headwater.common.limits import MAX_ENTRY_BYTES
+from headwater.common.limits import MAX_ENTRY_BYTES, MAX_NUMBER
 from headwater.config.streams import StreamConfig
 from headwater.engine.groups.group import ConsumerGroup
 from headwater.engine.keyspace.database import Database, Value
@@ -39,6 +39,10 @@ if not cython.compiled:  # memory_c.pxd has them in C
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 SYNTAX = "ERR syntax error"
 NO_SUCH_KEY = "ERR no such key"
+NO_NUMBER = (
+    f"ERR this store has created {MAX_NUMBER} streams, groups, or consumers of this group, which is the most: move its "
+    "keys to a new store with DUMP and RESTORE"
+)
 
 
 def shown(name: bytes) -> str:
@@ -106,6 +110,14 @@ _KEPT_KEY_BYTES = 256
 
 Draw = Callable[[int], int]
 """Returns a uniformly distributed random integer from 0 to its argument - 1. The server provides the function."""
+
+
+def new_number(number: int, more: int = 0) -> int:
+    """Return ``number``, the next one of streams, groups or consumers. Raises `CommandError` if it, or one of the
+    ``more`` after it, is too large for a fact. Call it before anything changes."""
+    if number + more > MAX_NUMBER:
+        raise CommandError(NO_NUMBER)
+    return number
 
 
 def always_first(_below: int) -> int:
@@ -246,7 +258,7 @@ class Call:
     def create_stream(self, key: bytes) -> StoredStream:
         """Create a stream at ``key``, configured by the settings. The caller must have admitted two facts:
         `2 * (HEADROOM + len(key))` bytes."""
-        stream = self.db.create_stream(key, self.keyspace.next_sid)
+        stream = self.db.create_stream(key, new_number(self.keyspace.next_sid))
         stream.used_ms = self.now_ms
         begins, settings = stream.idempotency, self.settings
         wanted = (settings.idmp_duration_s, settings.idmp_maxsize)

@@ -7,7 +7,7 @@ Source: Redis's command page and db.c.
 
 from __future__ import annotations
 
-from headwater.commands.call import SYNTAX, Call
+from headwater.commands.call import SYNTAX, Call, new_number
 from headwater.commands.databases import SAME_KEY, database_at
 from headwater.commands.keys import clear_expired, notify_overwritten
 from headwater.engine.facts.facts import HEADROOM
@@ -33,8 +33,10 @@ def copy(call: Call) -> None:
         return
     sid, gids = 0, []
     if isinstance(value, StoredStream):
-        sid, gid = call.keyspace.next_sid, call.keyspace.next_gid
-        gids = [(one.gid, gid + at) for at, one in enumerate(value.sorted_groups())]
+        groups = value.sorted_groups()
+        sid = new_number(call.keyspace.next_sid)
+        gid = new_number(call.keyspace.next_gid, len(groups))
+        gids = [(one.gid, gid + at) for at, one in enumerate(groups)]
     call.admit(2 * HEADROOM + len(key) + 2 * len(name) + _GID_PAIR_BYTES * len(gids))
     clear_expired(call, name, db=target)
     db.copy(key, target, name, sid, gids)

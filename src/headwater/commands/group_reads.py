@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from headwater.commands.call import Call
+from headwater.commands.call import Call, new_number
 from headwater.commands.xread import NewEntries, ReadLimits, Share, entries_after
 from headwater.common.limits import MAX_DELIVERY_COUNT, SHORTEST_RECHECK_MS
 from headwater.common.model import MAX_I64, id_after
@@ -111,7 +111,7 @@ def ensure_consumer(call: Call, group: ConsumerGroup, name: bytes) -> GroupConsu
     """Return the consumer ``name`` of ``group``. Create it if it does not exist."""
     consumer = group.consumers.get(name)
     if consumer is None:
-        consumer = group.create_consumer(name, group.next_cid, call.now_ms)
+        consumer = group.create_consumer(name, new_number(group.next_cid), call.now_ms)
         call.keyspace.dirty += 1
         call.notify(STREAM, b"xgroup-createconsumer", group.stream.key)
     return consumer

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.commands.call import SYNTAX, Call
+from headwater.commands.call import SYNTAX, Call, new_number
 from headwater.commands.jobs import Job, carry_out, may_offload
 from headwater.commands.keys import notify_overwritten
 from headwater.commands.stream_images import Restoration, retime
@@ -32,7 +32,7 @@ from headwater.engine.keyspace.garbage import FREED_AT_ONCE, dismantle, free
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.streams.copying import PREFIX_BYTES
 from headwater.errors import CommandError
-from headwater.rdb.errors import BadEnvelope, BadPayload
+from headwater.rdb.errors import BadEnvelope, BadPayload, ValueTooLarge
 from headwater.rdb.image import HashImage, ListImage, SetImage, StreamImage
 from headwater.rdb.values import load
 from headwater.resp.arguments import Arguments
@@ -130,6 +130,8 @@ def _read(data: bytearray, start: int, end: int, wall: WallOffset) -> Steps[_Con
         image = yield from load(data, start, end)
     except BadEnvelope:
         raise CommandError(BAD_ENVELOPE) from None
+    except ValueTooLarge as error:
+        raise CommandError(f"ERR {error}") from None
     except BadPayload:
         raise CommandError(BAD_FORMAT) from None
     if not isinstance(image, StreamImage):
@@ -156,13 +158,15 @@ class _Restoring:
 
     def take_content(self, call: Call, content: _Content) -> Job | None:
         """Continue with a valid payload. Store its value, or return the job that builds the value."""
-        value = content.value
+        value, keyspace = content.value, call.keyspace
+        sid, gid = keyspace.next_sid, keyspace.next_gid
+        if isinstance(value, Restoration):
+            new_number(sid)
+            new_number(gid, content.groups)
         if isinstance(value, bytes) or not self.offloaded:
             self._finish(call, lambda: self._place(call, content), _bound(content, self.key))
             return None
         _admit(call, _bound(content, self.key))
-        keyspace = call.keyspace
-        sid, gid = keyspace.next_sid, keyspace.next_gid
         if isinstance(value, Restoration):
             keyspace.next_sid, keyspace.next_gid = sid + 1, gid + content.groups
         steps = _build(_room(call, sid), self.key, value, gid)

@@ -5,7 +5,7 @@ Source: Redis's command pages and t_stream.c (xgroupCommand); docs/guide/streams
 
 from __future__ import annotations
 
-from headwater.commands.call import Call, shown
+from headwater.commands.call import Call, new_number, shown
 from headwater.commands.help import write_lines, wrong_arguments
 from headwater.common.model import UNKNOWN
 from headwater.engine.facts.facts import HEADROOM, ID_BYTES
@@ -133,12 +133,13 @@ def xgroup_create(call: Call) -> None:
     position = _position(arguments, stream, strict=True)
     if stream is not None and subject.name in stream.groups:
         raise CommandError("BUSYGROUP Consumer Group name already exists")
+    gid = new_number(call.keyspace.next_gid)
     call.admit(3 * HEADROOM + len(subject.key) + len(subject.name))
     if stream is None:
         stream = call.create_stream(subject.key)
         call.db.touch(subject.key)
     read = min(entries_read, stream.entries_added)
-    stream.create_group(subject.name, call.keyspace.next_gid, *position, read)
+    stream.create_group(subject.name, gid, *position, read)
     subject.changed(b"xgroup-create")
     call.reply.ok()
 
@@ -177,7 +178,7 @@ def xgroup_createconsumer(call: Call) -> None:
     missing = name not in group.consumers
     if missing:
         call.admit(HEADROOM + len(name))
-        group.create_consumer(name, group.next_cid, call.now_ms)
+        group.create_consumer(name, new_number(group.next_cid), call.now_ms)
         subject.changed(b"xgroup-createconsumer")
     call.reply.integer(int(missing))
 

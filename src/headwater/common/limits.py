@@ -197,6 +197,9 @@ LARGE_PAYLOAD_BYTES = 16 * 1024
 """Size from which values (in entries, members or bytes) and payloads (in bytes, possibly compressed) are dumped
 and restored in a thread. Smaller ones take at most a millisecond or two."""
 
+MAX_NUMBER = 2**32 - 2
+"""Greatest number of a stream, a group, or a consumer of a group. Numbers are not used again, and have 32 bits in facts."""
+
 REFUSED_RECHECK_MS = 1000
 """Time before the next attempt to serve a blocked client for which the journal had no space, in
 milliseconds."""

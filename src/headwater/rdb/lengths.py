@@ -18,7 +18,7 @@ from struct import Struct
 from headwater.common.limits import MAX_RESTORED_BYTES
 from headwater.rdb import listpack
 from headwater.rdb.codes import decompress
-from headwater.rdb.errors import BadPayload
+from headwater.rdb.errors import BadPayload, ValueTooLarge
 from headwater.rdb.listpack import Element
 
 _U32 = Struct(">I")
@@ -118,7 +118,7 @@ class ByteReader:
     def _charge(self, size: int) -> None:
         self.room -= size
         if self.room < 0:
-            raise BadPayload(f"the value takes more than {MAX_RESTORED_BYTES} bytes")
+            raise ValueTooLarge(MAX_RESTORED_BYTES)
 
     def _encoded(self, kind: int) -> bytes:
         if kind < _LZF:

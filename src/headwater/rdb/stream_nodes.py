@@ -17,7 +17,7 @@ from __future__ import annotations
 from array import array
 
 from headwater.rdb import listpack
-from headwater.rdb.errors import BadPayload
+from headwater.rdb.errors import BadPayload, ValueTooLarge
 from headwater.rdb.image import ID, NodeImage
 from headwater.rdb.listpack import Cursor
 
@@ -141,7 +141,7 @@ class NodeReader:
         entry stores. The bytes of its own elements are counted when they are read."""
         self.size += _ENTRY_BYTES + 2 * _ELEMENT_BYTES * pairs + more
         if self.size > self._most_bytes:
-            raise BadPayload(f"the entries have more than {self._most_bytes} bytes")
+            raise ValueTooLarge(self._most_bytes)
 
     def _take_values(self) -> None:
         """Read the values of an entry, each after its name from the master entry."""

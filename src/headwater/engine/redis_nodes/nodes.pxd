@@ -55,6 +55,8 @@ cdef class NodeIndex:
     ) except -1
     @cython.locals(words=array.array, newest=Py_ssize_t, last=Py_ssize_t)
     cdef int _open(self, u64 ms, u64 seq, bytes names, u64 size) except -1
+    @cython.locals(first=Py_ssize_t)
+    cdef bint _begins_from(self, Py_ssize_t newest, u64 ms, u64 seq) except -1
     cdef Weighing _weigh(self, bytearray wire, Py_ssize_t start, Py_ssize_t end)
     @cython.locals(newest=NodeRun)
     cdef bint _is_packed(self, u64 ms, u64 seq) except -1

@@ -256,9 +256,14 @@ class NodeIndex:
     def _open(self, ms: int, seq: int, names: bytes, size: int) -> None:
         words = self._words
         newest = len(self.names) - 1
+        # Ranges of nodes must not overlap. They would only if XSETID lowered the last id below deleted entries: the
+        # nodes from this id on have no live entry, and the range of the node before is too long.
+        while newest >= self.gone and self._begins_from(newest, ms, seq):
+            del words[newest * NODE_WORDS :]
+            del self.names[newest]
+            newest -= 1
         last = newest * NODE_WORDS + LAST_MS
         if newest >= 0 and (word_at(words, last), word_at(words, last + 1)) >= (ms, seq):
-            # Only if XSETID lowered the last id below deleted entries: ranges of nodes must not overlap.
             before = id_before(ms, seq)
             set_word(words, last, before[0])
             set_word(words, last + 1, before[1])
@@ -270,6 +275,11 @@ class NodeIndex:
             self._pack()
             self._newest = names
         self.book()
+
+    def _begins_from(self, newest: int, ms: int, seq: int) -> bool:
+        """Return whether the newest node begins at this id or after it."""
+        first = newest * NODE_WORDS + FIRST_MS
+        return (word_at(self._words, first), word_at(self._words, first + 1)) >= (ms, seq)
 
     def _weigh(self, wire: bytearray, start: int, end: int) -> Weighing:
         """Weigh an entry with these fields."""
