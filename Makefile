@@ -18,6 +18,8 @@ SOURCES := $(shell find src -name '*.py' -o -name '*.pxd' 2>/dev/null)
 PYTEST := $(PY) -m pytest
 TWO := -n 2 --dist loadgroup
 THREE := -n 3 --dist loadgroup
+# The tests of `make test` wait for servers and workers a third of their time.
+FOUR := -n 4 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -102,10 +104,10 @@ format: install
 
 # `make check` runs tests/tidy.
 quick: build peers
-	$(PYTEST) $(TWO) -q -m "not slow and not slice and not spark and not clusters" --ignore tests/tidy $(ARGS)
+	$(PYTEST) $(THREE) -q -m "not slow and not slice and not spark and not clusters" --ignore tests/tidy $(ARGS)
 
 test: build peers build/bench-installed build/spark-classes.jsa
-	$(PYTEST) $(THREE) -q -m "not slice and not clusters" --ignore tests/tidy $(ARGS)
+	$(PYTEST) $(FOUR) -q -m "not slice and not clusters" --ignore tests/tidy $(ARGS)
 	$(MAKE) --no-print-directory plain
 
 # The same sources as plain Python, without the compiled extensions.
