@@ -9,6 +9,7 @@ import pytest
 
 from headwater.config.config import Config
 from headwater.config.loading import load
+from headwater.config.rewriting import rewritten
 from headwater.errors import ConfigError
 from headwater.server.services.acl.access import AccessControl
 from headwater.testing.node import LocalStore
@@ -116,6 +117,80 @@ def test_saved_users_are_loaded_again(tmp_path: Path) -> None:
     # Then they are the same, and the file does not contain the password
     assert ours(path).client()("ACL", "LIST") == listed
     assert b"secret" not in path.read_bytes()
+
+
+ALL_KEYS_BY_PATTERN = {
+    "read and write": ["%RW~*", "~foo"],
+    "read, then write": ["%R~*", "~foo", "%W~*"],
+    "in a selector": ["(%RW~* ~foo +get)"],
+    "alone": ["%RW~*"],
+    "last": ["~foo", "%WR~*"],
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("case", ALL_KEYS_BY_PATTERN)
+def test_a_pattern_that_permits_all_keys_is_shown_as_in_redis_and_loaded_again(
+    case: str, redis_with_file: tuple[Connection, Path], tmp_path: Path
+) -> None:
+    redis, theirs = redis_with_file
+    mine = tmp_path / "ours.acl"
+    client = ours(mine).client(kind="tcp")
+    # Given a user with the pattern * for reading and writing, which is shown like all keys, and other patterns
+    for words in (
+        (b"ACL", b"SETUSER", b"alice", *(rule.encode() for rule in ALL_KEYS_BY_PATTERN[case])),
+        (b"ACL", b"LIST"),
+        (b"ACL", b"GETUSER", b"alice"),
+        (b"ACL", b"SETUSER", b"bob", b"~*", b"~foo"),  # an error
+    ):
+        assert client(*words) == redis.run([words])[0], words
+
+    # When the users are saved
+    listed = client("ACL", "LIST")
+    assert client("ACL", "SAVE") == Simple(b"OK")
+
+    # Then another server loads the same users, and so does Redis, which refuses some of its own such files
+    again = ours(mine).client()
+    assert again("ACL", "LIST") == listed
+    assert again("ACL", "SETUSER", "alice", "~bar") == Simple(b"OK")
+    theirs.write_bytes(mine.read_bytes())
+    assert redis.run([(b"ACL", b"LOAD"), (b"ACL", b"LIST")]) == [Simple(b"OK"), listed]
+
+
+@pytest.mark.peer
+def test_selectors_are_saved_as_in_redis(
+    redis_with_file: tuple[Connection, Path], tmp_path: Path
+) -> None:
+    redis, theirs = redis_with_file
+    mine = tmp_path / "ours.acl"
+    client = ours(mine).client(kind="tcp")
+    rules = [b"(~\xff)", b"(~a\\b +get|\xc3\xa9)", b"(&\x01)", b"(~a)b)", b'("~c")']
+    for words in ((b"ACL", b"SETUSER", b"alice", *rules), (b"ACL", b"LIST"), (b"ACL", b"SAVE")):
+        assert client(*words) == redis.run([words])[0]
+    assert mine.read_bytes() == theirs.read_bytes()
+
+
+SPACED = [b"+select|a b", b"+select|0\nuser evil on nopass ~* &* +@all", b'("+select|a\\tb")']
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("rule", SPACED)
+def test_a_first_argument_with_white_space_is_refused(
+    rule: bytes, peer: Callable[..., Peer], tmp_path: Path
+) -> None:
+    """A line of a file would end or have other rules there. Redis 8.2.3 accepts it and ends at the next ACL LIST."""
+    path = tmp_path / "users.acl"
+    client = ours(path).client(kind="tcp")
+    answer = client("ACL", "SETUSER", "alice", rule)
+    assert isinstance(answer, Failure)
+    assert answer.text.endswith(b": Syntax error")
+    assert client("ACL", "USERS") == [b"default"]
+
+    redis = Connection(peer("redis-8.2"))
+    assert redis.run([(b"ACL", b"SETUSER", b"alice", rule)]) == [Simple(b"OK")]
+    with pytest.raises(AssertionError, match="the server closed the connection"):
+        redis.run([(b"ACL", b"LIST")])
+    redis.close()
 
 
 def test_a_file_is_replaced_as_a_whole_and_keeps_its_permissions(tmp_path: Path) -> None:
@@ -229,6 +304,24 @@ def test_users_can_be_given_as_flags(tmp_path: Path) -> None:
     config = load(flags=[("user", "alice on >x +@all"), ("user", "bob")], environ={})
     assert sorted(AccessControl(config).users) == [b"alice", b"bob", b"default"]
     assert "x" not in repr(config.users) or "users" not in repr(config)
+
+
+def test_a_user_of_a_flag_replaces_the_one_of_the_file_even_after_a_rewrite(tmp_path: Path) -> None:
+    # Given users in a file, one of which a flag defines again
+    path = tmp_path / "headwater.conf"
+    path.write_text("user alice on ~a\nuser bob on ~b\n")
+    flag = ("user", ["alice", "on", "~c"])
+    config = load(file=path, environ={}, flags=[flag])
+    access = AccessControl(config)
+    keys = [access.users[name].root.describe_keys() for name in (b"alice", b"bob")]
+    assert keys == [b"~c", b"~b"]
+
+    # When CONFIG REWRITE writes them to the file
+    path.write_bytes(rewritten(config, users=access.lines("")))
+
+    # Then the next start with the same flag has the same users
+    again = load(file=path, environ={}, flags=[flag])
+    assert AccessControl(again).lines("") == access.lines("")
 
 
 def test_a_relative_aclfile_is_in_the_data_directory(

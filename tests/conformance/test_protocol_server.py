@@ -271,7 +271,7 @@ def test_config_set_changes_all_or_nothing_and_takes_effect_at_once(start: Start
         with pytest.raises(redis.ResponseError, match="stream-node-max-entries"):
             client.config_set("timeout", 7, "stream-node-max-entries", "x")
         assert client.config_get("timeout") == {"timeout": "0"}
-        with pytest.raises(redis.ResponseError, match="a journal; save points need a restart"):
+        with pytest.raises(redis.ResponseError, match="a journal: restart it with save points"):
             client.config_set("save", "60 1")
         client.config_set("timeout", 7, "stream-node-max-entries", 3)
         assert client.config_get("timeout", "stream-node-max-e*") == {

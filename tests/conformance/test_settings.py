@@ -43,6 +43,12 @@ CONFIG SET appendonly maybe
 CONFIG SET port 70000
 CONFIG SET port x
 CONFIG GET maxmemory
+CONFIG SET client-output-buffer-limit "normal 1 2 2147483648"
+CONFIG SET client-output-buffer-limit "normal 1 2 -1"
+CONFIG SET client-output-buffer-limit "normal -1 2 3"
+CONFIG SET client-output-buffer-limit "normal 9223372036854775807 1kb 2147483647"
+CONFIG GET client-output-buffer-limit
+CONFIG SET client-output-buffer-limit "normal 0 0 0"
 """
 
 
@@ -59,6 +65,16 @@ def test_settings_are_changed_refused_and_hidden_as_in_redis(
         ours = replies(server.port)
     theirs = replies(shared_peer("redis-8.2").port)
     assert ours == theirs
+
+
+@pytest.mark.parametrize("size", ["9223372036854775808", "9999999999999999999gb"])
+def test_an_output_limit_that_exceeds_a_64_bit_number_is_refused(start: Start, size: str) -> None:
+    """Redis 8.2.3 accepts it; CONFIG REWRITE then writes a negative number, with which Redis does not start."""
+    with connected(start().port) as wire:
+        for limit in (f"normal {size} 0 0", f"pubsub 0 {size} 0"):
+            assert wire.ask("CONFIG", "SET", "client-output-buffer-limit", limit).startswith(
+                FAILED % b"client-output-buffer-limit" + b"Error in hard, soft or soft_seconds"
+            )
 
 
 def test_a_changed_port_is_listened_at_and_clients_stay_connected(start: Start) -> None:

@@ -16,6 +16,7 @@ from headwater.groups.protocol.operation import Operation
 from headwater.groups.reports.pending import GroupInfo, PendingDelivery, PendingState
 from headwater.groups.settling.settling import How
 from headwater.operations.actions import Done, Selection, _by_owner
+from headwater.operations.records import Action
 from tests.worker.core import Core, stepped
 
 pytestmark = pytest.mark.slow
@@ -259,8 +260,40 @@ def test_what_was_done_before_the_store_was_lost_is_said(core: Core) -> None:
     url = f"redis://{address['host']}:{address['port']}"
     change = Change("s", "g", Selection(), "acknowledged", False, True, OutputFormat.TABLE, url)
     # Then the error says how much was done
-    with pytest.raises(HeadwaterError, match="1 of 3 entries acknowledged, then: the store cannot"):
-        change.carry_out(act)
+    said = "at least 1 of 3 entries acknowledged, then: the store cannot"
+    with pytest.raises(HeadwaterError, match=said):
+        change.carry_out(act, Action.ACKNOWLEDGE)
+    # And it is recorded
+    assert recorded(core) == [("acknowledge", "1")]
+
+
+def test_what_was_done_before_ctrl_c_is_said_and_recorded(
+    core: Core, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Given an action in which Ctrl-C is pressed after the first of three entries
+    three_pending(core)
+
+    def act(
+        _of: GroupInfo, rows: Sequence[PendingDelivery], done: list[Done]
+    ) -> Operation[list[Done]]:
+        done.append(Done(rows[0].id, True))
+        yield [["PING"]]
+        raise KeyboardInterrupt
+
+    address = core.client.connection_pool.connection_kwargs
+    url = f"redis://{address['host']}:{address['port']}"
+    change = Change("s", "g", Selection(), "buried", False, True, OutputFormat.TABLE, url)
+    with pytest.raises(KeyboardInterrupt):
+        change.carry_out(act, Action.BURY)
+    # Then it says how much was done at least, and this is recorded
+    assert capsys.readouterr().err == "at least 1 of 3 entries buried\n"
+    assert recorded(core) == [("bury", "1")]
+
+
+def recorded(core: Core) -> list[tuple[str, str]]:
+    """The recorded actions, each with its number of entries."""
+    found: Any = core.client.xrange("{s}:hw:actions")
+    return [(one[b"action"].decode(), one[b"entries"].decode()) for _id, one in found]
 
 
 def test_a_mistyped_selection_is_an_error_that_says_what_to_write(
@@ -300,6 +333,8 @@ def test_retries_are_listed_and_run(core: Core, run_headwater: Run) -> None:
     assert {one["id"]: one["due_ms"] // 3_500_000 for one in found} == {first: 2, second: 1}
     assert {one["deliveries"] for one in found} == {1}
     assert "1 h 59 min" in run_headwater("retries", "list", "s", "g")
+    listed = run_headwater("retries", "list", "s", "g", "--count", "1")
+    assert "at most 1 are listed; there may be more (--count)" in listed
     # When one is run, then it is delivered, and with --all the other one too
     assert core.another("two").read() == []
     assert run_headwater("retries", "run", "s", "g", second, "--yes") == "1 made due\n"
@@ -307,6 +342,8 @@ def test_retries_are_listed_and_run(core: Core, run_headwater: Run) -> None:
     assert run_headwater("retries", "run", "s", "g", "--all", "--yes") == "1 made due\n"
     assert [one.id.decode() for one in core.another("three").read()] == [first]
     assert run_headwater("retries", "run", "s", "g", "--all") == "no entry waits for a retry\n"
+    assert run_headwater("retries", "run", "s", "g", "--all", "-o", "json") == "[]\n"
+    assert "id,owner," in run_headwater("retries", "run", "s", "g", "--all", "-o", "csv")
     assert "name ids, or use --all" in run_headwater("retries", "run", "s", "g", status=2)
     assert core.pending(third.encode()) == ("one", 1)
 

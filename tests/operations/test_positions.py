@@ -64,6 +64,7 @@ def test_the_preview_of_a_position_is_what_is_delivered_then(
         (("--maxlen", "50"), 0, 0, 0),
         (("--minid", "5-0"), 4, 0, 2),
         (("--minid", "1970-01-01T00:00:00.009Z"), 8, 2, 4),
+        (("--minid", "1960-01-01T00:00:00Z"), 0, 0, 0),
     ],
     ids=str,
 )
@@ -94,6 +95,38 @@ def test_long_ranges_are_counted(core: Core, run_headwater: Run) -> None:
         run_headwater("streams", "trim", "s", "--maxlen", "700", "--dry-run", "-o", "json")
     )
     assert (found["removed"], found["minid"]) == (11_300, "11301-0")
+
+
+@pytest.mark.parametrize(("maxlen", "lost"), [(0, 2_500), (1, 2_499)])
+def test_the_preview_of_a_trim_counts_all_pending_entries(
+    core: Core, run_headwater: Run, maxlen: int, lost: int
+) -> None:
+    # Given more pending entries than one request returns
+    pipe = core.client.pipeline(transaction=False)
+    for n in range(1, 2_501):
+        pipe.xadd("s", {"n": n}, id=f"{n}-0")
+    pipe.execute()
+    core.client.xreadgroup("g", "one", {"s": ">"})
+    # When a trim is previewed, then it counts all that are lost
+    trim = ("streams", "trim", "s", "--maxlen", str(maxlen), "--dry-run", "-o", "json")
+    (found,) = json.loads(run_headwater(*trim))
+    assert found["groups"] == [{"group": "g", "unread": 0, "pending": lost}]
+
+
+def test_a_position_at_the_last_possible_id_can_be_previewed(
+    core: Core, run_headwater: Run
+) -> None:
+    # Given a group whose position is the last possible id
+    fill(core)
+    last = f"{2**64 - 1}-{2**64 - 1}"
+    run_headwater("groups", "reset", "s", "g", "--to", last, "--yes")
+    # When it is moved there again, then nothing changes
+    (found,) = json.loads(
+        run_headwater("groups", "reset", "s", "g", "--to", last, "--dry-run", "-o", "json")
+    )
+    assert (found["again"], found["skipped"]) == (0, 0)
+    # And there is no entry after it
+    assert run_headwater("tail", "s", "--from", last) == ""
 
 
 def test_a_question_is_asked_before_a_change(core: Core, run_headwater: Run) -> None:

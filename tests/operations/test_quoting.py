@@ -129,6 +129,14 @@ def test_a_csv_has_one_shape_and_a_header_whatever_it_lists(
         [["a", "1"]],
         [["b", "x,y"], ["c", 'say "z"']],
     ]
+    # And a value with a carriage return is in one cell
+    with redis.Redis.from_url(headwater_url) as client:
+        client.xgroup_create("mixed", "a\rb", "0")
+    listed = run_headwater("groups", "list", "mixed", "-o", "csv")
+    _head, cells = csv.reader(io.StringIO(listed, newline=""))
+    assert cells[1] == "a\rb"
+    with redis.Redis.from_url(headwater_url) as client:
+        client.xgroup_destroy("mixed", "a\rb")
     # And an empty list has the header too
     for look in ("streams list no", "groups list mixed", "lag mixed", "dead list mixed"):
         assert len(run_headwater(*look.split(), "-o", "csv").splitlines()) == 1, look

@@ -84,7 +84,7 @@ def test_tls_to_a_plain_port_and_plain_text_to_a_tls_port_are_named(
     said = run_headwater("streams", "list", "--url", plain, status=1)
     assert "that port does not speak TLS: write redis:// instead of rediss://" in said
     said = run_headwater("streams", "list", "--url", f"redis://localhost:{tls_port}", status=1)
-    assert "this port speaks TLS" in said
+    assert "this port requires TLS" in said
 
 
 @contextmanager
@@ -136,3 +136,14 @@ def test_what_does_not_answer_cannot_be_reached(run_headwater: Run, tmp_path: Pa
     for url in (f"redis://localhost:{free_port()}", f"unix://{tmp_path / 'none'}"):
         said = run_headwater("streams", "list", "--url", url, status=1)
         assert said.startswith(f"headwater: {url} cannot be reached: ")
+
+
+@pytest.mark.parametrize("host", ["[::1", "store..internal", "a" * 64, "caf\udce9", "a]b"])
+@pytest.mark.parametrize("parameters", ["", "?protocol=3"])  # without and with redis-py
+def test_a_host_that_cannot_be_one_is_named(host: str, parameters: str, run_headwater: Run) -> None:
+    # Given an address with a mistyped host, when a command uses it, then the error says which part is wrong
+    said = run_headwater(
+        "streams", "list", "--url", f"redis://u:secret@{host}{parameters}", status=1
+    )
+    assert "cannot be parsed: its host is wrong" in said
+    assert "secret" not in said

@@ -13,10 +13,18 @@ import pytest
 import redis
 
 import headwater
-from headwater.errors import HeadwaterError
+from headwater.config.config import Config
+from headwater.engine.keyspace.keyspace import Keyspace
+from headwater.engine.streams.stream import StoredStream
+from headwater.errors import HeadwaterError, JournalDamaged
 from headwater.journal.disk.files import DiskFiles
+from headwater.persistence import repairing
+from headwater.persistence.backup import end_journal
 from headwater.persistence.checking import check_store
 from headwater.persistence.repairing import RepairPlan, plan_repair
+from headwater.server.opening import open_node
+from headwater.server.turn.node import Node
+from headwater.testing.node import request
 from headwater.testing.server import server_process
 
 pytestmark = pytest.mark.slow
@@ -121,6 +129,108 @@ def test_what_is_announced_is_what_is_lost(
         rest = sum(len(lost[one] - expected[one]) for one in before)
         assert rest <= int(plan.cut is not None), (number, name)
     assert repaired > trials / 10
+
+
+# --- a whole record that cannot be applied ------------------------------------------------------------
+
+UNKNOWN = b"\x7f"
+"""A kind of fact that no version knows."""
+
+Change = Callable[[Keyspace], object]
+
+
+def add(node: Node, count: int) -> list[bytes]:
+    """Add entries to stream ``s``. Returns their ids."""
+    session = node.connect(kind="embedded", address="test")
+    return [
+        node.exchange(session, request(("XADD", "s", "*", "n", n))).split()[1] for n in range(count)
+    ]
+
+
+def store_with_unknown_fact(directory: Path, change: Change) -> tuple[list[bytes], list[bytes]]:
+    """Make a store with a record of a change and an unknown fact, and with others before and after it. Recovery reads
+    all of them at once. Returns the ids of the entries before and after it."""
+    node = open_node(Config(dir=str(directory), port=0))
+    before = add(node, 5)
+    with node.lock:
+        node.records.turn += 1
+        mark = node.records.begin()
+        change(node.keyspace)
+        node.keyspace.facts.data += UNKNOWN
+        node.records.seal(mark, node.times.now())
+        node.records.commit()
+    after = add(node, 6)
+    node.close()
+    return before, after
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _keyspace: None,
+        lambda keyspace: keyspace.databases[0].delete(b"s"),
+        lambda keyspace: keyspace.databases[0].values[b"s"].trim_through(1 << 62, 0),
+        lambda keyspace: keyspace.databases[0].rename(b"s", keyspace.databases[1], b"t"),
+    ],
+    ids=["nothing", "delete", "trim", "rename"],
+)
+def test_a_whole_record_that_cannot_be_applied_is_cut_off_with_everything_after_it(
+    tmp_path: Path, run_headwater: Run, change: Change
+) -> None:
+    # Given a store with a whole record of which only a part can be applied, and entries before it and after it
+    directory, target = tmp_path / "data", tmp_path / "new"
+    before, after = store_with_unknown_fact(directory, change)
+    with pytest.raises(JournalDamaged) as refused:
+        headwater.connect(f"headwater://{directory}")
+    # When it is repaired
+    printed = run_headwater("repair", str(directory), "--to", str(target), "--yes")
+    # Then the damage, and what is lost after it, was announced
+    assert f"damaged: {refused.value}" in printed
+    assert "lost: the damaged record and 6 changes after it\n" in printed
+    assert f"6 entries from {after[0].decode()} to {after[-1].decode()}" in printed
+    # And the result is whole, has what was before the record, and can be written to
+    assert check_store(DiskFiles(target)).healthy
+    with headwater.connect(f"headwater://{target}") as client:
+        assert _ids(client, "s") == before
+        client.xadd("s", {"n": 1})
+    assert not plan_repair(target).needed
+
+
+def test_what_a_record_that_cannot_be_applied_had_added_is_announced_as_lost(
+    tmp_path: Path,
+) -> None:
+    # Given a whole record that adds an entry before the fact that cannot be applied
+    directory = tmp_path / "data"
+
+    def append(keyspace: Keyspace) -> None:
+        stream = keyspace.databases[0].values[b"s"]
+        assert isinstance(stream, StoredStream)
+        stream.append(1 << 62, 7, b"$1\r\nn\r\n$1\r\n7\r\n", 1, False)
+
+    _before, after = store_with_unknown_fact(directory, append)
+    # When its repair is planned, then the entry is among those lost
+    (lost,) = plan_repair(directory).lost
+    assert (lost.first, lost.last) == (f"{1 << 62}-7", after[-1].decode())
+    assert lost.entries == 1 + len(after)
+
+
+def test_a_repair_whose_result_does_not_open_is_an_error(
+    tmp_path: Path, run_headwater: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a repair that cuts off too little
+    directory, target = tmp_path / "data", tmp_path / "new"
+    store_with_unknown_fact(directory, lambda _keyspace: None)
+    plan = plan_repair(directory)
+    assert plan.cut is not None
+    later = plan.cut._replace(offset=plan.cut.offset + 25)
+    monkeypatch.setattr(
+        repairing, "end_journal", lambda files, manifest, _cut: end_journal(files, manifest, later)
+    )
+    # When it is carried out, then it says that the result does not open, and what to do
+    said = run_headwater("repair", str(directory), "--to", str(target), "--yes", status=1)
+    assert f"{target} cannot be opened" in said
+    assert f"{directory} is unchanged" in said
+    assert "truncate" not in said
 
 
 def test_a_whole_store_needs_no_repair(

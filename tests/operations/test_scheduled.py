@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import redis
 
 from headwater import App, Stream
+from headwater.cli.scheduled import cancel
 from headwater.groups.protocol.operation import Operation, Refused, run
+from headwater.groups.settling import scheduling
+from headwater.operations import scheduled
 from headwater.operations.scheduled import PAGE, cancel_all
 
 pytestmark = pytest.mark.slow
@@ -110,3 +113,30 @@ def test_what_was_cancelled_before_a_refusal_is_recorded(url: str, three: list[s
         assert fields[b"refused"] == b"%d" % (len(ids) - 3)
         assert (fields[b"user"], fields[b"first"]) == (b"operator", three[0].encode())
         admin.execute_command("ACL", "DELUSER", "operator")
+
+
+def test_what_was_cancelled_before_ctrl_c_is_said_and_recorded(
+    url: str,
+    three: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Given messages that are cancelled one at a time, and Ctrl-C at the second
+    monkeypatch.setattr(scheduled, "PAGE", 1)
+    pages: list[Sequence[str]] = []
+
+    def cancel_each(stream: str, page: Sequence[str]) -> Operation[list[str]]:
+        pages.append(page)
+        if len(pages) == 2:
+            raise KeyboardInterrupt
+        return (yield from scheduling.cancel_each(stream, page))
+
+    monkeypatch.setattr(scheduled, "cancel_each", cancel_each)
+    # When all are cancelled
+    with pytest.raises(KeyboardInterrupt):
+        cancel("orders", every=True, yes=True, url=url)
+    # Then the number that was cancelled is said and recorded
+    assert "at least 1 of 3 messages cancelled" in capsys.readouterr().err
+    with redis.Redis.from_url(url) as client:
+        ((_, fields),) = client.xrange("{orders}:hw:actions")
+    assert (fields[b"action"], fields[b"entries"]) == (b"cancel", b"1")

@@ -42,7 +42,7 @@ def twice(show: Callable[[], object], screen: io.StringIO) -> str:
     return screen.getvalue()
 
 
-def test_a_picture_is_printed_again_and_an_error_is_one_too() -> None:
+def test_a_picture_is_printed_again_after_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     # Given a store that cannot be reached at first
     answers = iter([HeadwaterError("it cannot be reached"), None])
 
@@ -52,7 +52,8 @@ def test_a_picture_is_printed_again_and_an_error_is_one_too() -> None:
         print("it answers")
 
     # When it is watched, then both are shown
-    assert twice(show, io.StringIO()) == "headwater: it cannot be reached\nit answers\n"
+    assert twice(show, io.StringIO()) == "it answers\n"
+    assert capsys.readouterr().err == "headwater: it cannot be reached\n"
 
 
 def test_on_a_terminal_a_picture_replaces_the_one_before() -> None:
@@ -112,3 +113,19 @@ def test_tables_fit_the_terminal_and_have_colour_there_only(headwater_url: str) 
     ).stdout
     assert len(piped.splitlines()) == 2
     assert "\x1b" not in piped
+
+
+def test_an_error_is_not_in_the_documents_of_a_program(headwater_url: str) -> None:
+    # Given a program that reads the pictures as JSON, and a stream that does not exist
+    command = [sys.executable, "-m", "headwater.cli.main", "lag", "none", "--watch", "-o", "json"]
+    with subprocess.Popen(
+        [*command, "--url", headwater_url], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as watching:
+        # When the first picture fails
+        assert watching.stderr is not None
+        said = watching.stderr.readline()
+        watching.terminate()
+        printed, _rest = watching.communicate(timeout=60)
+    # Then the error is on standard error, and nothing for people on standard output
+    assert b"there is no stream 'none'" in said
+    assert printed == b""

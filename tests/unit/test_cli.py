@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +112,12 @@ WRONG = {
     "exporter --listen x": "is not HOST:PORT",
     "work a:b --grace x": "is not a duration",
     "pipeline replay f.toml": "choose what to replay",
+    "tail s --from 2026-11-23": "has no time zone",
+    "groups reset s g --to 2026-11-23": "has no time zone",
+    "streams trim s --minid 2026-11-23": "has no time zone",
+    f"tail s -n {2**63}": "is not in the range",
+    f"streams trim s --maxlen {2**63}": "is not in the range",
+    "pending claim s g 1-1 --to=": "--to is empty",
 }
 
 
@@ -121,6 +129,81 @@ def test_a_wrong_command_line_is_status_2_and_says_what_is_wrong(
         main.main(line.split())
     assert ended.value.code == 2
     assert WRONG[line] in capsys.readouterr().err
+
+
+def closed(redirections: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``headwater …`` in a shell with these redirections, such as ``>&-``."""
+    program = [sys.executable, "-m", "headwater.cli.entry", *arguments]
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirections}', "sh", *program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("redirections", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_runs_without_standard_streams(redirections: str) -> None:
+    # Given an existing store and closed streams, when a command prints a table, then it works
+    done = closed(redirections, "streams", "list", "--url", "headwater://memory")
+    assert (done.returncode, done.stderr) == (0, "")
+    # And an error is not printed to standard output instead
+    done = closed(redirections, "streams", "list", "--url", "headwater:///no/such")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert ("there is no directory" in done.stderr) == ("2>" not in redirections)
+
+
+def test_a_question_without_standard_input_has_no_answer(tmp_path: Path) -> None:
+    # Given a store with an entry
+    url = f"headwater://{tmp_path / 'data'}"
+    with headwater.connect(url) as client:
+        client.xadd("s", {"n": 1})
+    # When a command asks and there is no standard input, then nothing is changed
+    done = closed("<&-", "streams", "trim", "s", "--maxlen", "0", "--url", url)
+    assert done.returncode == 1
+    assert "nothing was changed: no answer; --yes skips the question" in done.stderr
+    with headwater.connect(url) as client:
+        assert client.xlen("s") == 1
+
+
+def test_an_output_that_cannot_be_written_is_named() -> None:
+    # Given a full disk, when a command prints to it
+    done = closed(">/dev/full", "streams", "list", "--url", "headwater://memory")
+    # Then the error says what cannot be written
+    assert done.returncode == 1
+    assert done.stderr == (
+        "headwater: the output cannot be written: [Errno 28] No space left on device. "
+        "An action may have been done.\n"
+    )
+
+
+def test_names_are_printed_as_their_bytes_in_every_locale(tmp_path: Path) -> None:
+    # Given names in other scripts, and a locale without them
+    url = f"headwater://{tmp_path / 'data'}"
+    with headwater.connect(url) as client:
+        client.xadd("漢字", {"n": 1})
+    for form in ("table", "json", "csv"):
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "headwater.cli.main",
+                "streams",
+                "list",
+                "--url",
+                url,
+                "-o",
+                form,
+            ],
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        )
+        # Then they are printed
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert "漢字" in done.stdout.decode()
 
 
 def test_ctrl_c_is_status_130_and_a_line(

@@ -29,7 +29,8 @@ class Example:
 
 def test_a_name_is_declared_once() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    assert {each.attribute for each in SETTINGS.values()} | {"file", "users", "inert"} == {
+    others = {"file", "users", "inert", "dir_in_file"}
+    assert {each.attribute for each in SETTINGS.values()} | others == {
         each.name for each in fields(Config)
     }
 

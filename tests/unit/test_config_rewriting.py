@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.config.config import Config
+from headwater.config.config import NAMES, SETTINGS, Config
+from headwater.config.inert import INERT
 from headwater.config.loading import load
 from headwater.config.rewriting import rewritten
 from headwater.server.replacement import replace_file
@@ -87,6 +91,103 @@ def test_a_list_that_was_emptied_survives_a_rewrite(tmp_path: Path) -> None:
     # When the file is rewritten, then the next start reads the empty value
     rewrite(config)
     assert load(file=config.file, environ={}).latency_tracking_info_percentiles == ()
+
+
+ODD = (
+    "", " ", "a b", " a ", "\t", "a\"b'c", "\\", "#x", "a\nb", "a\rb", "a\r\n", "a\x00b", "\x0ba\x0c", "a\x1cb",
+    "a\x85b", "\xa0a\xa0", "\u2028", "\udcff\udcfe", "x" * 70_000, "0", "1", "-1", "٣", "0x10", "1_0", "nan",
+    "1e-9 99.9", "2147483648", "9223372036854775807", "9223372036854775808", "9999999999999999999",
+    "9999999999999999999gb", "8589934592gb", "50%", "60 5 60 5", "9999999999999999999 9999999999999999999",
+    "normal 9999999999999999999gb 0 0", "normal 0 8589934592gb 0", "normal 1 2 9999999999999999999",
+    "slave 9223372036854775807 1kb 2147483647", "nosave force", "KEA", "* -::1", "yes", "~", "include", "777",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD, ids=lambda text: ascii(text[:40]))
+def test_a_value_that_a_setting_accepts_is_read_again_after_a_rewrite(
+    text: str, tmp_path: Path
+) -> None:
+    # Given the same text as the value of every setting that accepts it
+    config = load(file=written(tmp_path, ""), environ={})
+    for name in (*SETTINGS, *INERT):
+        with suppress(ValueError):
+            config.set(name, text)
+    # When the file is rewritten, then the next start reads the values in force
+    rewrite(config)
+    again = load(file=config.file, environ={})
+    assert {name: again.get(name) for name in NAMES} == {name: config.get(name) for name in NAMES}
+
+
+def starts(directory: Path, **given: Any) -> list[str]:
+    """Return ``save`` and ``dir`` as they are in force at three starts, each of which rewrites the file."""
+    found = []
+    for _ in range(3):
+        config = load(file=directory / "headwater.conf", **{"environ": {}, **given})
+        rewrite(config)
+        found.append(f"{config.get('save')} in {config.get('dir')}")
+    return found
+
+
+GIVEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "an include": ("include more.conf\n", {}),
+    "an include after it": ("save 60 5\nsave 70 6\ninclude more.conf\n", {}),
+    "an include before it": ("include more.conf\nsave 60 5\nsave 70 6\n", {}),
+    "none after an include": ('include more.conf\nsave ""\n', {}),
+    "two includes": ("include more.conf\ninclude more.conf\n", {}),
+    "a flag": ("save 900 1\n", {"flags": [("save", "60 1"), ("save", "30 2 900 1")]}),
+    "a flag alone": ("", {"flags": [("save", "60 1")]}),
+    "a flag and an include": ("include more.conf", {"flags": [("save", "60 1")]}),
+    "a relative directory": ("dir /var\n", {"flags": [("dir", "data")]}),
+    "a relative directory alone": ("", {"flags": [("dir", "data")]}),
+    "one of the environment": ("dir /var\n", {"environ": {"HEADWATER_DIR": "data/more"}}),
+    "an absolute directory": ("dir data\n", {"flags": [("dir", "/var/hw")]}),
+    "an included directory": ("include dir.conf\n", {"flags": [("dir", "data")]}),
+}
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_no_value_grows_with_rewrites_and_restarts(case: str, tmp_path: Path) -> None:
+    # Given lines, includes, flags and variables that add to each other
+    text, given = GIVEN[case]
+    written(tmp_path, "save 900 1\n", "more.conf")
+    written(tmp_path, "dir /var\ndir hw\n", "dir.conf")
+    written(tmp_path, text)
+    # When the server starts and rewrites its file several times
+    first, *later = starts(tmp_path, **given)
+    # Then each start has the values of the first
+    assert later == [first, first]
+
+
+def test_a_changed_value_replaces_the_included_one_at_the_next_start(tmp_path: Path) -> None:
+    # Given a setting of an included file, whose lines add to each other
+    written(tmp_path, "save 900 1\n", "more.conf")
+    config = load(file=written(tmp_path, "include more.conf\n"), environ={})
+    for points in ("60 5", "60 5 70 6", "", "900 1"):
+        # When it is changed and the file is rewritten, then the next start reads exactly the new value
+        config.set("save", points)
+        rewrite(config)
+        assert load(file=config.file, environ={}).get("save") == points
+
+
+@pytest.mark.parametrize("text", ["", "dir /var\n", "dir data\n"])
+def test_an_absolute_directory_of_a_flag_is_written(text: str, tmp_path: Path) -> None:
+    config = load(file=written(tmp_path, text), environ={}, flags=[("dir", "/var/hw")])
+    rewrite(config)
+    assert load(file=config.file, environ={}).dir == "/var/hw"
+
+
+def test_a_rewrite_preserves_lines_of_any_characters(tmp_path: Path) -> None:
+    # Given comments with characters that end a line elsewhere, and line ends of Windows
+    kept = "# a\u2028port 1\r\n\r\n# b\x85c\x0cd\re\n\n# \udcff\n".encode(
+        "utf-8", "surrogateescape"
+    )
+    path = tmp_path / "headwater.conf"
+    path.write_bytes(kept + b"timeout 5\r\n")
+    config = load(file=path, environ={})
+    # When a value changes and the file is rewritten, then only its line changes
+    config.set("timeout", "6")
+    rewrite(config)
+    assert path.read_bytes() == kept + b"timeout 6\n"
 
 
 @given(st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=30))

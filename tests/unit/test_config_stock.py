@@ -176,7 +176,7 @@ def test_save_points_need_a_restart_if_nothing_is_stored() -> None:
     reply = client("CONFIG", "SET", "save", "60 1")
     # Then that is refused, because nothing could be kept
     assert isinstance(reply, Failure)
-    assert b"save points need a restart" in reply.text
+    assert b"restart it with save points" in reply.text
 
 
 def test_the_summaries_of_settings_say_what_is_kept() -> None:

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from headwater.journal.format.manifest import ImageEntry
 from headwater.journal.format.names import (
     file_name,
     image_name,
@@ -14,10 +15,12 @@ from headwater.journal.format.names import (
     past_name,
     past_numbers,
 )
+from headwater.journal.images.catalog import Catalog
+from headwater.journal.images.images import ImageWriter
 from headwater.journal.images.retention import image_number, read_all, read_pasts
 from headwater.persistence.building import write_image
 from headwater.testing.node import LocalStore
-from headwater.testing.replies import Failure
+from headwater.testing.replies import Failure, Simple
 
 MIB = 1024 * 1024
 
@@ -49,6 +52,59 @@ def test_the_server_goes_on_after_a_thousand_failures_in_a_row() -> None:
     assert info_of(store, "aof_last_bgrewrite_status") == "err"
     assert client("GET", "key") == b"value"
     full(store, free=16 * MIB)
+    client("BGREWRITEAOF")
+    assert info_of(store, "aof_last_bgrewrite_status") == "ok"
+
+
+@pytest.mark.parametrize("error", [AssertionError("a bug"), MemoryError()], ids=repr)
+def test_an_internal_error_while_an_image_is_written_costs_only_the_image(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    # Given a store whose image cannot be written because of a mistake in Headwater, or for want of memory
+    store = LocalStore()
+    client = store.client()
+    client("SET", "key", "value")
+    assert store.files is not None
+    with monkeypatch.context() as patches:
+
+        def fail(_writer: ImageWriter, _facts: bytearray) -> None:
+            raise error
+
+        patches.setattr(ImageWriter, "write", fail)
+        # When a checkpoint is requested, and when the store stops
+        client("BGREWRITEAOF")
+        # Then the checkpoint has failed, the log has the traceback, nothing of the image is left, and the store goes on
+        assert info_of(store, "aof_last_bgrewrite_status") == "err"
+        assert f"no image was written: {error!r}" in caplog.text
+        assert "Traceback" in caplog.text
+        assert image_numbers(store.files, unfinished=True) == []
+        assert client("SET", "key", "newer") == Simple(b"OK")
+        store.node.close()
+    # And the journal has everything
+    store.crash()
+    assert store.client()("GET", "key") == b"newer"
+
+
+def test_an_internal_error_after_an_image_is_complete_leaves_no_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a store that cannot note its new image because of a mistake in Headwater
+    store = LocalStore()
+    client = store.client()
+    client("SET", "key", "value")
+    assert store.files is not None
+    with monkeypatch.context() as patches:
+
+        def fail(_catalog: Catalog, _entry: ImageEntry, _first: int) -> None:
+            raise AssertionError("a bug")
+
+        patches.setattr(Catalog, "use_image", fail)
+        # When a checkpoint is requested
+        client("BGREWRITEAOF")
+    # Then it has failed, and the image is removed
+    assert info_of(store, "aof_last_bgrewrite_status") == "err"
+    assert image_numbers(store.files, unfinished=True) == []
+    # And the next one succeeds
     client("BGREWRITEAOF")
     assert info_of(store, "aof_last_bgrewrite_status") == "ok"
 

@@ -219,7 +219,7 @@ def test_closed_blocks_are_sealed_in_the_image_of_a_store_that_seals(stream: Sto
 def test_an_entry_of_any_size_is_restored(stream: StoredStream, megabytes: int) -> None:
     # Given a store with segments, which packs blocks of any size, and a large entry before another
     keyspace = keyspace_of_stream(stream)
-    keyspace.sealing.store_in(None, storing=True)
+    keyspace.sealing.store_in(MemoryBlobs(), storing=True)
     keyspace.sealing.configure(10**9, "zlib")
     wire = body(b"field", b"v" * (megabytes * 10**6))
     stream.append(1, 0, wire, 1, True)
@@ -287,6 +287,25 @@ def test_nodes_share_their_names(stream: StoredStream) -> None:
     # Then the names are equal, and stored once for neighbours
     assert names == [stream.nodes.names_of(at) for at in range(4)]
     assert names[1] is names[2]
+
+
+@pytest.mark.parametrize("per_name", [1, 3])
+def test_long_field_names_are_split_into_groups(stream: StoredStream, per_name: int) -> None:
+    # Given nodes whose field names are larger than a record group together, and an entry with fields of several groups
+    for at in range(1, 301):
+        name = b"%d" % (at // per_name) + bytes(10_000)
+        stream.append(at, 0, body(name, b"v"), 1, True)
+    stream.append(301, 0, body(bytes(3 * GROUP_BYTES), b"v"), 1, True)
+    # When they are restored, then all are there
+    again = restored(keyspace_of_stream(stream))
+    # And no record group is much larger than intended, or than the largest entry
+    sizes = sorted(len(facts) for facts in image_facts(keyspace_of_stream(stream)))
+    *others, block, node = sizes
+    assert len(others) > 10
+    assert max(others) < 2 * GROUP_BYTES
+    assert max(block, node) < 5 * GROUP_BYTES
+    # And an image of the restored store is the same again
+    assert list(image_facts(again)) == list(image_facts(keyspace_of_stream(stream)))
 
 
 def test_idempotent_producers_are_restored_with_their_deadlines(stream: StoredStream) -> None:
@@ -357,6 +376,17 @@ def test_many_records_are_split_into_groups(stream: StoredStream) -> None:
     group.own(consumer, flat_words(records), 5, 5)
     # When they are restored, then all are there
     restored(keyspace_of_stream(stream))
+    # And no record group is much larger than intended
+    assert max(len(facts) for facts in image_facts(keyspace_of_stream(stream))) < 2 * GROUP_BYTES
+
+
+def test_many_groups_with_long_names_are_split_into_record_groups(stream: StoredStream) -> None:
+    # Given consumer groups of which none has a consumer or a pending entry
+    names = [b"%d" % gid + bytes(50_000) for gid in range(1, 31)]
+    for gid, name in enumerate(names, 1):
+        stream.create_group(name, gid, 0, 0, -1)
+    # When they are restored, then all are there
+    assert [*restored(keyspace_of_stream(stream)).streams[1].groups] == names
     # And no record group is much larger than intended
     assert max(len(facts) for facts in image_facts(keyspace_of_stream(stream))) < 2 * GROUP_BYTES
 

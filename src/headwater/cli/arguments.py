@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from headwater.cli.command import Option, Positional
@@ -22,6 +23,14 @@ def entry_id(text: str) -> str:
         raise HeadwaterError(
             f"{text!r} is not the id of an entry: expected milliseconds and a number, such as 1526569498055-0"
         ) from None
+
+
+def id_or_none(text: str) -> str | None:
+    """Return the entry id in a text that is an id or a time; None if it is a time, such as 2026-11-23.
+
+    Raises `HeadwaterError` if a number is too large for an id.
+    """
+    return entry_id(text) if re.fullmatch(r"\d+(?:-\d+)?", text, re.ASCII) else None
 
 
 def duration(text: str) -> str:

@@ -191,7 +191,7 @@ def _parameter(one: inspect.Parameter, annotation: Any) -> click.Parameter:
     if parse := settings.pop("parser", None):
         settings["type"] = Parsed(parse)
     elif bounds := {name: settings.pop(name) for name in ("min", "max") if name in settings}:
-        settings["type"] = click.IntRange(**bounds)
+        settings["type"] = click.IntRange(**{"max": _LARGEST, **bounds})
     elif kind.__name__ == "Path":  # without an import of pathlib, which few commands need
         settings["type"] = click.Path(path_type=kind, readable=settings.pop("readable", True))
     elif issubclass(kind, Enum):
@@ -223,6 +223,10 @@ def _parameter(one: inspect.Parameter, annotation: Any) -> click.Parameter:
     return click.Option([one.name, *names], **settings)
 
 
+_LARGEST: Final = 2**63 - 1
+"""The largest number that servers accept."""
+
+
 def _union(kind: Any) -> bool:
     return NoneType in get_args(kind)
 
@@ -234,7 +238,7 @@ def wrong(text: str) -> click.UsageError:
 
 def confirm(question: str) -> None:
     """Ask on standard error. Raises `HeadwaterError` unless the answer is yes."""
-    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    print(f"{escaped(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer:
         raise HeadwaterError("nothing was changed: no answer; --yes skips the question")
@@ -263,7 +267,8 @@ class _Screen(io.StringIO):
 
 def repeat(show: Callable[[], object], *, pause: Callable[[float], object] = time.sleep) -> None:
     """Call ``show``, print its output and wait `SECONDS`, again and again until Ctrl-C. On a terminal, one write
-    replaces the last output, to avoid flicker. A `HeadwaterError` is printed, but does not end the repetition."""
+    replaces the last output, to avoid flicker. A `HeadwaterError` does not end the repetition. It is printed in place
+    of the output on a terminal, otherwise on standard error, as programs read the output."""
     terminal = sys.stdout.isatty()
     while True:
         screen = _Screen(terminal=terminal)
@@ -271,13 +276,10 @@ def repeat(show: Callable[[], object], *, pause: Callable[[float], object] = tim
             try:
                 show()
             except HeadwaterError as problem:
-                print(escaped(f"headwater: {problem}"))
-        lines = screen.getvalue().splitlines()
-        print(
-            _picture(lines) if terminal else "\n".join(lines),
-            end="" if terminal else "\n",
-            flush=True,
-        )
+                place = screen if terminal else sys.stderr
+                print(escaped(f"headwater: {problem}"), file=place)
+        printed = screen.getvalue()
+        print(_picture(printed.splitlines()) if terminal else printed, end="", flush=True)
         pause(SECONDS)
 
 

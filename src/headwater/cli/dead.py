@@ -89,6 +89,8 @@ def list_letters(
             what = f"{quoted(letter.stream)} {letter.entry_id} in group {quoted(letter.group)}"
             error = letter.error.replace("\n", " ")
             say(f"{letter.id}  {letter.at}  {letter.deliveries}x  {what}  {error}")
+        if len(letters) == count:
+            say(f"at most {count:,} are listed; there may be more (--count)")
 
     show([_document(letter) for letter in letters], output, lines, DeadLetter._fields)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -148,16 +149,21 @@ app = LazyGroup(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and exit the process with its status."""
     if isinstance(sys.stdout, TextIOWrapper):
-        # Names that are not UTF-8 are printed as their original bytes.
-        sys.stdout.reconfigure(errors="surrogateescape")
+        # Names are printed as their original bytes, in every locale.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     try:
         sys.exit(_run(words))
     except BrokenPipeError:  # `| head` has read enough: discard the rest of the output
-        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
+        _discard_output()
         sys.exit(1)
+
+
+def _discard_output() -> None:
+    """Discard the rest of the output. Otherwise flushing it at the process's end would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:
@@ -172,8 +178,14 @@ def _run(words: list[str]) -> int:
         return 1
     except BrokenPipeError:
         raise
-    except OSError as problem:  # for example, the disk of the output is full
-        complain(str(problem))
+    except OSError as problem:
+        if problem.filename is not None:
+            complain(str(problem))
+            return 1
+        # Only an error of the output names no file: commands translate those of connections.
+        complain(f"the output cannot be written: {problem}. An action may have been done.")
+        with suppress(OSError):  # the output of a test has no descriptor
+            _discard_output()
         return 1
     except click.ClickException as problem:
         problem.show()

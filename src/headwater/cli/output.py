@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -92,11 +93,12 @@ def print_csv(documents: Documents, titles: Sequence[str] = (), *, head: bool = 
     if not names:
         return
     cell = quoted if sys.stdout.isatty() else str
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    if head:
-        writer.writerow(names)
-    for one in documents:
-        writer.writerow([cell(_cell(one.get(name))) for name in names])
+    rows = [[cell(_cell(one.get(name))) for name in names] for one in documents]
+    for row in [names, *rows] if head else rows:
+        # A value is only quoted for characters of the line's end. Readers also end a line at a carriage return.
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\r\n").writerow(row)
+        print(line.getvalue().removesuffix("\r\n"))
 
 
 def _cell(value: object) -> str:

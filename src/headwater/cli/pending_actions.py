@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headwater.groups.protocol.operation import Operation
     from headwater.groups.reports.pending import GroupInfo, PendingDelivery
     from headwater.operations.actions import Done, Selection
+    from headwater.operations.records import Action
 
     Act = Callable[[GroupInfo, Sequence[PendingDelivery], list[Done]], Operation[list[Done]]]
 
@@ -59,13 +60,18 @@ class Change(NamedTuple):
     output: OutputFormat
     url: str
 
-    def carry_out(self, act: Act) -> None:
+    def carry_out(self, act: Act, action: Action, *, to: str = "") -> None:
         """Show the entries and ask for confirmation unless ``yes``, act on them, and print the result. Raises
-        `HeadwaterError` if some were not changed. It says how many, or how many were changed before an error."""
+        `HeadwaterError` if some were not changed. It says how many, or how many were changed before an error.
+
+        If Ctrl-C or an error ends the action, this records what was done before, as ``action``, with ``to``.
+        """
+        from headwater.groups.reports.pending import PendingDelivery
+
         rows = query(self.url, self._selected())
         what = "1 entry" if len(rows) == 1 else f"{len(rows):,} entries"
         if self.dry_run or not rows:
-            show(rows, self.output, lambda: _preview(rows))
+            show(rows, self.output, lambda: _preview(rows), PendingDelivery._fields)
             return
         if not self.yes:
             if self.output is OutputFormat.TABLE:
@@ -77,14 +83,18 @@ class Change(NamedTuple):
         done: list[Done] = []
         try:
             query(self.url, self._act(act, rows, done))
-        except KeyboardInterrupt:
-            say(f"{sum(one.done for one in done):,} of {what} {self.word}", error=True)
+        except KeyboardInterrupt:  # the server may carry out the last request as well
+            say(f"at least {sum(one.done for one in done):,} of {what} {self.word}", error=True)
+            self._record(action, done, to)
             raise
         except HeadwaterError as error:
             if not done:
                 raise
+            self._record(action, done, to)
             count = sum(one.done for one in done)
-            raise HeadwaterError(f"{count:,} of {what} {self.word}, then: {error}") from error
+            raise HeadwaterError(
+                f"at least {count:,} of {what} {self.word}, then: {error}"
+            ) from error
         failed = [one for one in done if not one.done]
 
         def text() -> None:
@@ -100,6 +110,19 @@ class Change(NamedTuple):
         from headwater.operations.actions import select_in
 
         return (yield from select_in(self.stream, self.group, self.which))
+
+    def _record(self, action: Action, done: Sequence[Done], to: str) -> None:
+        """Record what was done of an action that did not end by itself."""
+        from headwater.messages.keys import actions_key
+        from headwater.operations.records import record
+
+        ids = [one.id for one in done if one.done]
+        if not ids:
+            return
+        try:
+            query(self.url, record(self.stream, action, ids, group=self.group, to=to))
+        except HeadwaterError as error:
+            say(f"not recorded in {actions_key(self.stream)}: {error}", error=True)
 
     def _act(
         self, act: Act, rows: Sequence[PendingDelivery], done: list[Done]
@@ -166,9 +189,11 @@ def release(
     entries that a running consumer works on: they would be handled twice.
     """
     from headwater.operations.actions import release as act
+    from headwater.operations.records import Action
 
     which = _selection(ids, every, consumer, idle, deliveries)
-    Change(stream, group, which, "handed back", dry_run, yes, output, url).carry_out(act)
+    change = Change(stream, group, which, "handed back", dry_run, yes, output, url)
+    change.carry_out(act, Action.RELEASE)
 
 
 def claim(
@@ -192,10 +217,13 @@ def claim(
     claim entries that were handed back.
     """
     from headwater.operations.actions import claim as act
+    from headwater.operations.records import Action
 
+    if not to:
+        raise wrong("--to is empty: name the new owner; `pending release` makes entries free")
     which = _selection(ids, every, consumer, idle, deliveries)
     change = Change(stream, group, which, f"given to {to}", dry_run, yes, output, url)
-    change.carry_out(partial(act, consumer=to, idle_ms=which.idle_ms))
+    change.carry_out(partial(act, consumer=to, idle_ms=which.idle_ms), Action.CLAIM, to=to)
 
 
 def ack(
@@ -214,9 +242,11 @@ def ack(
 ) -> None:
     """Acknowledge entries without handling them. This cannot be undone; bury keeps a dead letter instead."""
     from headwater.operations.actions import acknowledge as act
+    from headwater.operations.records import Action
 
     which = _selection(ids, every, consumer, idle, deliveries)
-    Change(stream, group, which, "acknowledged", dry_run, yes, output, url).carry_out(act)
+    change = Change(stream, group, which, "acknowledged", dry_run, yes, output, url)
+    change.carry_out(act, Action.ACKNOWLEDGE)
 
 
 def bury(
@@ -240,11 +270,13 @@ def bury(
 
     `headwater dead replay` delivers them again.
     """
+    from headwater.messages.keys import dead_letter_stream
     from headwater.operations.actions import bury as act
+    from headwater.operations.records import Action
 
     which = _selection(ids, every, consumer, idle, deliveries)
     change = Change(stream, group, which, "buried", dry_run, yes, output, url)
-    change.carry_out(partial(act, error=reason))
+    change.carry_out(partial(act, error=reason), Action.BURY, to=dead_letter_stream(stream))
 
 
 def add_to(app: CommandGroup) -> None:

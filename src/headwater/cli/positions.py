@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, entry_id
+from headwater.cli.arguments import DryRun, GroupName, StreamName, Yes, id_or_none
 from headwater.cli.command import Option, confirm, wrong
 from headwater.cli.output import Output, OutputFormat, print_table, say, show
 from headwater.cli.query import DEFAULT_URL, Url, query
@@ -24,17 +24,12 @@ def _target(text: str) -> str:
     """Parse ``--to``. Return the id after which the group continues."""
     if text in ("0", "$"):
         return text
-    return _id(text) or f"{max(0, milliseconds_of(text, 'time') - 1)}-{2**64 - 1}"
+    return id_or_none(text) or f"{max(0, milliseconds_of(text, 'time') - 1)}-{2**64 - 1}"
 
 
 def _first(text: str) -> str:
     """Parse ``--minid``. Return the first id that is kept."""
-    return _id(text) or f"{milliseconds_of(text, 'time')}-0"
-
-
-def _id(text: str) -> str | None:
-    """Return the id in ``text``; None if it is a time."""
-    return entry_id(text) if text.replace("-", "").isdigit() else None
+    return id_or_none(text) or f"{max(0, milliseconds_of(text, 'time'))}-0"
 
 
 def reset(

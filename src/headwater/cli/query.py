@@ -95,11 +95,31 @@ def _check_store(url: str) -> None:
         raise HeadwaterError(f"there is no store in {directory}. Check the path.")
 
 
+def _check_host(url: str) -> None:
+    """Raise `HeadwaterError` if a host of a server's url cannot be one, such as ``store..internal`` or ``[::1``."""
+    from urllib.parse import urlsplit
+
+    from headwater.client.redaction import redacted
+
+    if url.startswith("headwater:"):
+        return
+    try:
+        places = urlsplit(url).netloc.rpartition("@")[2].split(",")
+        for place in places:
+            (urlsplit(f"//{place}").hostname or "").encode("idna")
+    except ValueError as error:
+        raise HeadwaterError(
+            f"{redacted(url)!r} cannot be parsed: its host is wrong: {error}. Check the name, and write an IPv6 "
+            "address in brackets, such as [::1]"
+        ) from None
+
+
 @contextmanager
 def _client(url: str, *, creates: bool = False) -> Iterator[redis.Redis | DirectConnection]:
     from headwater.client.redaction import redacted
     from headwater.groups.protocol.operation import Refused
 
+    _check_host(url)
     try:
         with _direct(url) or _redis_py(url, creates=creates) as client:
             yield client

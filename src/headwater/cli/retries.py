@@ -35,9 +35,14 @@ def list_retries(
     from headwater.operations.retries import Retry, retries
 
     found = query(url, retries(stream, group, count=count))
-    titles = ("ID", "DUE IN", "DELIVERIES")
     rows = [(one.id, length_of_time(one.due_ms), str(one.deliveries)) for one in found]
-    show(found, output, lambda: print_table(titles, rows), Retry._fields)
+
+    def table() -> None:
+        print_table(("ID", "DUE IN", "DELIVERIES"), rows)
+        if len(found) == count:
+            say(f"at most {count:,} are listed; there may be more (--count)")
+
+    show(found, output, table, Retry._fields)
 
 
 @app.add()
@@ -55,8 +60,10 @@ def run(
     url: Url = DEFAULT_URL,
 ) -> None:
     """Make entries that wait for a retry due now."""
+    from headwater.groups.reports.pending import PendingDelivery
     from headwater.operations.actions import Selection
     from headwater.operations.actions import release as act
+    from headwater.operations.records import Action
     from headwater.operations.retries import retries
 
     if bool(ids) == every:
@@ -65,9 +72,9 @@ def run(
     if every:
         chosen = [one.id for one in query(url, retries(stream, group, count=MOST))]
         if not chosen:
-            say("no entry waits for a retry")
+            show([], output, lambda: say("no entry waits for a retry"), PendingDelivery._fields)
             return
     change = Change(stream, group, Selection(chosen), "made due", dry_run, yes, output, url)
-    change.carry_out(act)
+    change.carry_out(act, Action.RELEASE)
     if len(chosen) == MOST:
         say(f"{MOST:,} entries were chosen; more may wait: run this again", error=True)

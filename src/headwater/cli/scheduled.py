@@ -74,6 +74,7 @@ def cancel(
 
     A message that a worker publishes at the same time is either published or cancelled, never both.
     """
+    from headwater.operations.records import Action, record
     from headwater.operations.scheduled import ScheduledMessage, cancel_all, scheduled
 
     if bool(ids) == every:
@@ -93,7 +94,20 @@ def cancel(
     what = "1 message" if len(chosen) == 1 else f"{len(chosen):,} messages"
     if not yes:
         confirm(f"{what} scheduled for {quoted(stream)} will be cancelled. Continue?")
-    cancelled = query(url, cancel_all(stream, [one.id for one in chosen]))
+    cancelled: list[str] = []
+    try:
+        query(url, cancel_all(stream, [one.id for one in chosen], cancelled))
+    except KeyboardInterrupt:  # the server may carry out the last request as well
+        say(f"at least {len(cancelled):,} of {what} cancelled", error=True)
+        if cancelled:
+            query(url, record(stream, Action.CANCEL, cancelled))
+        raise
+    except HeadwaterError as error:
+        if not cancelled:
+            raise
+        raise HeadwaterError(
+            f"at least {len(cancelled):,} of {what} cancelled, then: {error}"
+        ) from error
     documents = [{"id": one.id, "cancelled": one.id in cancelled} for one in chosen]
     show(documents, output, lambda: say(f"{len(cancelled):,} cancelled"))
     if len(cancelled) < len(chosen):

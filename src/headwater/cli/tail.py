@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from headwater.cli.arguments import StreamName, entry_id
+from headwater.cli.arguments import StreamName, id_or_none
 from headwater.cli.command import Option, Positional
 from headwater.cli.output import Output, OutputFormat, json_text, print_csv
 from headwater.cli.query import DEFAULT_URL, Url, query
@@ -30,9 +30,7 @@ def _start(text: str) -> str:
     """Parse ``--from``. Return the id after which reading begins."""
     from headwater.common.moments import milliseconds_of
 
-    if text.replace("-", "").isdigit():
-        return entry_id(text)
-    return f"{max(0, milliseconds_of(text, 'time') - 1)}-{2**64 - 1}"
+    return id_or_none(text) or f"{max(0, milliseconds_of(text, 'time') - 1)}-{2**64 - 1}"
 
 
 def _condition(text: str) -> str:

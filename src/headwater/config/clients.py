@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headwater.common import limits
-from headwater.config.kinds import I32, MIB, Integer, Kind, Memory, parse_integer, parse_memory
+from headwater.config.kinds import I32, MIB, Integer, Kind, Memory
 from headwater.config.setting import AT_START, EmbeddedUse, setting
 
 
@@ -60,12 +60,12 @@ class ClassLimits(Kind[OutputLimits]):
 
 def _output_limit(hard: str, soft: str, seconds: str) -> OutputLimit:
     try:
-        limit = OutputLimit(parse_memory(hard), parse_memory(soft), parse_integer(seconds))
-        if limit.seconds >= 0:
-            return limit
+        size, period = Memory(), Integer(0, I32)
+        return OutputLimit(size.parse(hard), size.parse(soft), period.parse(seconds))
     except ValueError:
-        pass
-    raise ValueError("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
+        raise ValueError(
+            "Error in hard, soft or soft_seconds setting in buffer limit configuration."
+        ) from None
 
 
 @dataclass(kw_only=True)

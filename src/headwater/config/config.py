@@ -42,6 +42,9 @@ class Config(
 
     file: Path | None = None
     """The configuration file that was loaded and that CONFIG REWRITE writes; None if no file was loaded."""
+    dir_in_file: str | None = None
+    """The data directory before the relative one of a flag or variable, which is relative to it. CONFIG REWRITE writes
+    this one, because the flag or variable applies again at the next start. None without such a flag or variable."""
     inert: dict[str, str] = field(default_factory=dict)
     """Values given to settings without effect (inert.py), by name."""
 

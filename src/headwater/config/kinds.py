@@ -65,14 +65,18 @@ class Integer(Kind[int]):
 
 
 class Memory(Integer):
-    """A number of bytes, optionally with a size suffix.
+    """A number of bytes: digits, optionally with one of Redis's size suffixes.
 
     >>> Memory().parse("64kb")
     65536
     """
 
     def parse(self, text: str) -> int:
-        return self.bounded(parse_memory(text))
+        digits = text.rstrip("bBkKmMgG")
+        unit = _SUFFIXES.get(text[len(digits) :].lower())
+        if unit is None or not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+            raise ValueError("argument must be a memory value")
+        return self.bounded(int(digits) * unit)
 
 
 class Duration(Integer):
@@ -150,7 +154,7 @@ class MemoryOrPercent(Kind[str]):
         digits = text.removesuffix("%")
         if digits == text:
             try:
-                return str(parse_memory(text))
+                return str(Memory().parse(text))
             except ValueError:
                 raise ValueError("argument must be a memory or percent value") from None
         if not (digits.isascii() and digits.isdigit()):
@@ -204,12 +208,3 @@ def parse_integer(text: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
         raise ValueError("argument couldn't be parsed into an integer")
     return int(text)
-
-
-def parse_memory(text: str) -> int:
-    """Parse a number of bytes: digits, optionally with one of Redis's size suffixes."""
-    digits = text.rstrip("bBkKmMgG")
-    unit = _SUFFIXES.get(text[len(digits) :].lower())
-    if unit is None or not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
-        raise ValueError("argument must be a memory value")
-    return int(digits) * unit

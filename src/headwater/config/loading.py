@@ -43,34 +43,45 @@ def load(
         for place, directive in _accumulated(directives(config.file), points):
             _apply(config, place, directive)
     in_file = config.dir  # a --dir flag is relative to this, not to the environment's
+    users = len(config.users)  # those of the file, which the others replace
     environ = os.environ if environ is None else environ
     for name in (*NAMES, "user"):
         variable = ENVIRONMENT_PREFIX + name.upper().replace("-", "_")
         if variable in environ:
             _apply(config, f"environment, {variable}", Directive(name, [environ[variable]]))
-    flags = list(flags)
-    if any(name == "dir" for name, _ in flags):
-        config.dir = in_file
-    given = (
+    given = [
         (f"flag --{name}", Directive(name, [value] if isinstance(value, str) else value))
         for name, value in flags
-    )
-    for place, directive in _accumulated(given, points):
+    ]
+    dirs = [" ".join(directive.values) for _, directive in given if directive.name == "dir"]
+    if dirs:
+        config.dir = in_file
+    for place, directive in _accumulated(given, points, again=True):
         _apply(config, place, directive)
+    dirs = dirs or [environ.get(f"{ENVIRONMENT_PREFIX}DIR", "")]
+    if config.dir != in_file and not any(map(os.path.isabs, dirs)):
+        config.dir_in_file = in_file
+    of_file, others = config.users[:users], config.users[users:]
+    replaced = {name for name, *_rules in others}
+    config.users = (*(user for user in of_file if user[0] not in replaced), *others)
     return config
 
 
 def _accumulated(
-    found: Iterable[tuple[str, Directive]], points: list[str]
+    found: Iterable[tuple[str, Directive]], points: list[str], *, again: bool = False
 ) -> Iterator[tuple[str, Directive]]:
     """Yield the directives; the value of each ``save`` becomes all save points so far. As in Redis, a ``save``
-    adds to ``points``, the save points of earlier lines and flags, and an empty ``save`` removes all of them."""
+    adds to ``points``, the save points of earlier lines and flags, and an empty ``save`` removes all of them.
+    With ``again``, it adds only new ones: CONFIG REWRITE writes those of flags to the file, and the flags
+    are given again at the next start."""
     for place, directive in found:
         if directive.name != "save":
             yield place, directive
             continue
-        text = " ".join(directive.values).strip()
-        points[:] = [*points, text] if text else []
+        words = " ".join(directive.values).split()
+        pairs = [" ".join(words[at : at + 2]) for at in range(0, len(words), 2)]
+        added = [pair for pair in pairs if not again or pair not in points]
+        points[:] = [*points, *added] if words else []
         yield place, Directive("save", [" ".join(points)])
 
 

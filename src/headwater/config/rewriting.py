@@ -6,16 +6,18 @@
 
 The line of a setting is replaced in place, or removed if the setting has its default value. A setting
 that an included file sets is written at the end, where it overrides the include. Comments,
-includes and other lines are unchanged.
+includes and other lines are unchanged. A restart with the same flags and environment reads the values in force, except
+those that CONFIG SET changed and a flag or variable sets again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from headwater.config.config import SETTINGS, Config
-from headwater.config.file import directives, parse_line
+from headwater.config.file import directives, lines_of, parse_line
 from headwater.config.inert import ALIASES, INERT
 from headwater.errors import ConfigError
 from headwater.resp.inline import quote
@@ -29,14 +31,17 @@ def rewritten(config: Config, *, users: Iterable[str] = ()) -> bytes:
     Raises `ConfigError` if the file or an included one can no longer be read or parsed, or if an included file
     defines users, which would then be defined twice.
     """
-    assert config.file is not None, "the caller checks that there is a file"
-    included = _included(config.file)
+    path = config.file
+    assert path is not None, "the caller checks that there is a file"
+    if config.dir_in_file is not None:
+        config = replace(config, dir=config.dir_in_file)
+    included = _included(path)
     changed = _changed(config)
     written = (*SETTINGS, *INERT)
     pending = dict.fromkeys(name for name in written if name in changed or name in included)
     kept: list[str] = []
-    for line in config.file.read_text("utf-8", "surrogateescape").splitlines():
-        found = parse_line(line, str(config.file))
+    for line in lines_of(path):
+        found = parse_line(line, str(path))
         if found is not None and found.name == "user":
             continue
         name = "" if found is None else ALIASES.get(found.name, found.name)

@@ -17,6 +17,10 @@ PAGE = 200
 """Maximum number of entries that are read in one step."""
 
 
+_LAST_ID: Final = f"{2**64 - 1}-{2**64 - 1}"
+"""The last possible id."""
+
+
 class TextEntry(NamedTuple):
     """One entry. Bytes that are not UTF-8 become surrogates (`headwater.common.names`)."""
 
@@ -124,6 +128,8 @@ def last(stream: str, count: int, conditions: Sequence[Condition] = ()) -> Opera
 
 def page_after(stream: str, after: str) -> Operation[list[TextEntry]]:
     """Return up to `PAGE` entries after the id ``after``, oldest first."""
+    if after == _LAST_ID:  # servers refuse a range that begins after it
+        return []
     replies = yield [["XRANGE", stream, f"({after}", "+", "COUNT", PAGE]]
     return list(_parsed(accepted(replies[0])))
 

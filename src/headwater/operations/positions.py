@@ -42,7 +42,7 @@ class TrimmedGroup(NamedTuple):
     unread: int
     """Number of removed entries that the group has not read."""
     pending: int
-    """Number of removed entries that are pending, at most `PAGE`. They cannot be handled afterwards."""
+    """Number of removed entries that are pending. They cannot be handled afterwards."""
 
 
 class TrimPreview(NamedTuple):
@@ -91,7 +91,7 @@ def _reset(of: GroupInfo, after: str) -> Operation[ResetPreview]:
     again = skipped = 0
     if StreamID.parse(after) < StreamID.parse(before):
         again = yield from count_between(of.stream, f"({after}", before, verbs=of.able.verbs)
-    else:
+    elif after != before:  # servers refuse a range that begins after the last possible id
         skipped = yield from count_between(of.stream, f"({before}", after, verbs=of.able.verbs)
     pending = int(of.about[b"pending"])
     return ResetPreview(of.stream, of.name, before, after, again, skipped, pending)
@@ -140,9 +140,25 @@ def _trim(stream: str, minid: str, found: Sequence[GroupInfo]) -> Operation[Trim
         unread = 0
         if StreamID.parse(last) < StreamID.parse(minid):
             unread = yield from count_between(stream, f"({last}", f"({minid}", verbs=able.verbs)
-        replies: Any = yield [["XPENDING", stream, one.name, "-", f"({minid}", PAGE]]
-        hit.append(TrimmedGroup(one.name, unread, len(accepted(replies[0]))))
+        pending = yield from _pending_before(stream, one.name, minid)
+        hit.append(TrimmedGroup(one.name, unread, pending))
     return TrimPreview(stream, removed, minid, hit)
+
+
+def _pending_before(stream: str, group: str, minid: str) -> Operation[int]:
+    """Return the number of pending entries of a group before ``minid``."""
+    replies: Any = yield [["XPENDING", stream, group]]
+    total, _first, last, *_owners = accepted(replies[0])
+    if not total or StreamID.parse(last) < StreamID.parse(minid):
+        return int(total)
+    count, start = 0, "-"
+    while True:
+        replies = yield [["XPENDING", stream, group, start, f"({minid}", PAGE]]
+        page = accepted(replies[0])
+        count += len(page)
+        if len(page) < PAGE:
+            return count
+        start = f"({page[-1][0].decode()}"
 
 
 # --- counting without transferring entries --------------------------------------------------------

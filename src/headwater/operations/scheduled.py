@@ -41,10 +41,13 @@ def scheduled(stream: str) -> Operation[list[ScheduledMessage]]:
     return sorted(found, key=lambda one: one.due_ms)
 
 
-def cancel_all(stream: str, ids: Sequence[str]) -> Operation[list[str]]:
-    """Cancel messages; return the ids of those that were still scheduled. A message is published or cancelled, never
-    both. If the server refuses a later page, the cancellations before it are recorded."""
-    cancelled: list[str] = []
+def cancel_all(
+    stream: str, ids: Sequence[str], done: list[str] | None = None
+) -> Operation[list[str]]:
+    """Cancel messages; return the ids of those that were still scheduled, and add them to ``done`` page by page. A
+    message is published or cancelled, never both. If the server refuses a later page, the cancellations before it
+    are recorded."""
+    cancelled: list[str] = [] if done is None else done
     refused: Refused | None = None
     try:
         for page in batched(ids, PAGE):

@@ -1,7 +1,8 @@
 """Applies batches of record groups to a keyspace: those of an image, then those of the journal.
 
 Rule 1. A record that cannot be applied, because of any exception, is damage, reported with its file and
-        offset. MemoryError and OSError are not damage: they concern this machine, not the record.
+        offset. MemoryError, OSError and a codec that is not installed are not damage: they concern this machine,
+        not the record.
 Rule 2. Blocks are sealed after each batch, because an unsealed store may be larger than memory.
 """
 
@@ -13,14 +14,16 @@ from typing import NamedTuple
 
 from headwater.config.streams import StreamConfig
 from headwater.engine.bodies.blobs import BlobSource
+from headwater.engine.bodies.codecs import CodecMissing
 from headwater.engine.facts.facts import ALL_DATABASES, DELETED, ID, TRIMMED, FactBuffer
 from headwater.engine.keyspace.garbage import free
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.replay.replay import Replay
-from headwater.errors import JournalDamaged
+from headwater.errors import HeadwaterError, StoreUnusable
 from headwater.journal.disk.files import Files
 from headwater.journal.format.batches import JournalBatch
 from headwater.journal.format.failures import damaged_at
+from headwater.journal.format.records import GROUP_HEADER_BYTES, group_at
 
 _SEALED_AT_ONCE = 64
 _REASON_CHARACTERS = 200
@@ -50,6 +53,13 @@ class Concern(NamedTuple):
     """Ids of the entries that were deleted, or of the last one that was trimmed; empty for other facts."""
 
 
+class FailedGroup(NamedTuple):
+    """A record group that could not be applied: its offset in its file, and its turn."""
+
+    offset: int
+    turn: int
+
+
 class Applying:
     """Fills ``keyspace``, whose facts are muted until `finish`. The keyspace reads its blobs from ``source``; with
     ``storing``, it will store blocks in segments too."""
@@ -64,20 +74,23 @@ class Applying:
     ) -> None:
         self.keyspace = Keyspace(FactBuffer(muted=True))
         self.keyspace.sealing.store_in(source, storing=storing)
+        self.failed: FailedGroup | None = None
+        """The group that could not be applied. A part of its facts may have been applied."""
         self._files = files
         self._replay = Replay(self.keyspace)
         if config is not None:
             self.keyspace.sealing.configure(config.stream_hot_bytes, config.stream_compression)
 
     def apply(self, batch: JournalBatch) -> None:
-        """Apply the groups of a batch. Raises `JournalDamaged`, with the cause; see rule 1."""
+        """Apply the groups of a batch. Raises `JournalDamaged` with the cause, and `StoreUnusable` if a codec is not
+        installed; see rule 1."""
         replay = self._replay
         try:
             replay.apply_batch(batch.data, batch.starts, batch.ends, batch.times, 0)
         except (MemoryError, OSError):
             raise
         except Exception as error:
-            raise self._damage(batch, replay.done, error) from error
+            raise self._failure(batch, replay.done, error) from error
         sealing = self.keyspace.sealing
         if sealing.due():
             sealing.help(_SEALED_AT_ONCE)
@@ -100,15 +113,22 @@ class Applying:
             except (MemoryError, OSError):
                 raise
             except Exception as error:
-                raise self._damage(batch, index, error) from error
+                raise self._failure(batch, index, error) from error
             if keyspace.garbage:
                 free(keyspace.garbage, _ALL)
             yield AppliedGroup(index, now_ms, facts, kinds, found)
         if keyspace.sealing.due():
             keyspace.sealing.help(_SEALED_AT_ONCE)
 
-    def _damage(self, batch: JournalBatch, index: int, error: Exception) -> JournalDamaged:
+    def _failure(self, batch: JournalBatch, index: int, error: Exception) -> HeadwaterError:
         """Return the error for group ``index`` of the batch, which could not be applied."""
+        if isinstance(error, CodecMissing):
+            path = self._files.path(batch.name)
+            return StoreUnusable(
+                f"{path} has compressed entries that cannot be read: {error}; nothing is damaged"
+            )
+        turn, _now_ms, _end = group_at(batch.data, batch.starts[index] - GROUP_HEADER_BYTES)
+        self.failed = FailedGroup(batch.offset(index), turn)
         reason = f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS]
         found = f"a whole record that cannot be applied ({reason})"
         return damaged_at(self._files, batch.name, batch.offset(index), found)

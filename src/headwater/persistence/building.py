@@ -57,13 +57,13 @@ def checkpoint(journal: Journal, keyspace: Keyspace) -> ImageEntry:
     """Write an image of ``keyspace``, which is the state that ``journal`` describes, and drop the files that the
     image replaces. Call it between turns; nothing else can run until it returns.
 
-    Raises `StoreUnusable` and `OSError`. The journal is still complete after these errors.
+    Raises `StoreUnusable` and `OSError`. The journal is still complete after any error.
     """
     rotation = journal.rotate()
     try:
         entry = write_image(journal.files, keyspace, rotation, journal.seed)
         journal.use_image(rotation, entry)
-    except OSError:
+    except Exception:
         with contextlib.suppress(OSError):
             journal.catalog.discard_image(rotation.image)
         raise

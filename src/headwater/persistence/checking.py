@@ -18,7 +18,7 @@ from headwater.common.names import text_of
 from headwater.engine.bodies.blobs import BlobPlace
 from headwater.engine.check import broken_invariants
 from headwater.engine.entries.entry_block import EntryBlock
-from headwater.engine.tier.storing import RECORD_BYTES, decode_record
+from headwater.engine.tier.storing import RECORD_BYTES, place_in
 from headwater.errors import JournalDamaged
 from headwater.journal.disk.files import Files
 from headwater.journal.format.batches import JournalBatch
@@ -103,7 +103,8 @@ class StoreCheck(NamedTuple):
 def check_store(files: Files, progress: Progress = silent) -> StoreCheck:
     """Check the store in a directory.
 
-    Raises `StoreInUse` if a process uses it, and `StoreUnusable` if the directory has no store.
+    Raises `StoreInUse` if a process uses it, and `StoreUnusable` if the directory has no store, or if one of the
+    store's codecs is not installed.
     """
     files.lock_to_read()
     try:
@@ -224,9 +225,7 @@ def _stored_places(batch: JournalBatch) -> Iterator[BlobPlace]:
         for at in range(start, end, STORED_BYTES):
             if batch.data[at] != LOCAL_KIND:
                 break
-            yield decode_record(
-                bytes(batch.data[at + STORED_BYTES - RECORD_BYTES : at + STORED_BYTES])
-            ).place
+            yield place_in(bytes(batch.data[at + STORED_BYTES - RECORD_BYTES : at + STORED_BYTES]))
 
 
 def _blob_flaws(files: Files, places: dict[BlobPlace, int], seed: int) -> Iterator[PastFlaw]:

@@ -3,13 +3,15 @@
 Rule 1. Only the copy is changed. It has everything that can be read without doubt: the state before the first
         damaged record of the journal, without entries on disk that cannot be read.
 Rule 2. Records after a damaged one are lost, because they may depend on it. To report the loss, they are applied
-        to a separate state as far as possible.
-Rule 3. A damaged MANIFEST, image or file header cannot be repaired: the content of the store is unknown. Use a backup.
+        to a separate state as far as possible. So is a damaged record that is whole, but cannot be applied.
+Rule 3. The repaired copy is recovered once, without changing it, before the repair counts as done.
+Rule 4. A damaged MANIFEST, image or file header cannot be repaired: the content of the store is unknown. Use a backup.
 """
 
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,9 +20,9 @@ from headwater.common.model import MAX_U64
 from headwater.common.names import text_of
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.engine.replay.replay import Replay
-from headwater.errors import JournalDamaged
+from headwater.errors import JournalDamaged, StoreUnusable
 from headwater.journal.disk.files import DiskFiles, Files
-from headwater.journal.format.failures import reading
+from headwater.journal.format.failures import reading, without_remedy
 from headwater.journal.format.manifest import read_manifest
 from headwater.journal.format.names import JournalFile, file_name, journal_numbers
 from headwater.journal.format.records import (
@@ -31,14 +33,13 @@ from headwater.journal.format.records import (
     read_file_header,
     read_groups,
 )
-from headwater.journal.log.recovery import Recovery
 from headwater.persistence.backup import back_up, end_journal
 from headwater.persistence.reading import (
-    Key,
     LostEntries,
     Progress,
     StoreReader,
     refuse_unreadable,
+    silent,
     stored_blocks,
     streams_of,
     unreadable_blocks,
@@ -68,7 +69,8 @@ class RepairPlan(NamedTuple):
 def plan_repair(directory: Path) -> RepairPlan:
     """Return what a repair of the store in ``directory`` would do and lose. Changes nothing.
 
-    Raises `StoreInUse`, and `StoreUnusable` or `JournalDamaged` if the store cannot be repaired (rule 3).
+    Raises `StoreInUse`, and `StoreUnusable` or `JournalDamaged` if the store cannot be repaired (rule 4), or if one of
+    its codecs is not installed.
     """
     files = DiskFiles(directory)
     files.lock_to_read()
@@ -82,17 +84,23 @@ def plan_repair(directory: Path) -> RepairPlan:
 def repair_to(plan: RepairPlan, directory: Path, destination: Path, progress: Progress) -> None:
     """Copy the store to ``destination``, which must be empty or missing, and end its journal as planned.
 
-    The caller must then delete the entries in ``plan.unreadable`` with commands. Raises the errors of `back_up`.
+    The caller must then delete the entries in ``plan.unreadable`` with commands. Raises the errors of `back_up`, and
+    `StoreUnusable` if the repaired copy cannot be opened.
     """
     back_up(directory, destination, progress)
-    if plan.cut is None:
-        return
     files = DiskFiles(destination)
     files.lock()
     try:
-        manifest = read_manifest(files)
-        assert manifest is not None, "it was copied"
-        end_journal(files, manifest, plan.cut)
+        if plan.cut is not None:
+            manifest = read_manifest(files)
+            assert manifest is not None, "it was copied"
+            end_journal(files, manifest, plan.cut)
+        _recovered(files, progress=progress)
+    except (JournalDamaged, StoreUnusable) as error:
+        raise StoreUnusable(
+            f"{destination} cannot be opened after the repair: {without_remedy(error)}. Remove it, and restore a "
+            f"backup; {directory} is unchanged"
+        ) from error
     finally:
         files.unlock()
 
@@ -100,24 +108,44 @@ def repair_to(plan: RepairPlan, directory: Path, destination: Path, progress: Pr
 def _plan(files: Files, directory: str) -> RepairPlan:
     store = StoreReader(files)
     store.apply_image()
-    damage, cut = None, None
+    damage, cut, turn = None, None, 0
     try:
         for batch in store.of_journal():
             store.applying.apply(batch)
     except JournalDamaged as error:
-        damage, cut = str(error), Synced(store.recovery.current.number, store.recovery.end)
+        damage, recovery, failed = str(error), store.recovery, store.applying.failed
+        end, turn = (recovery.end, recovery.last_turn) if failed is None else failed
+        cut = Synced(recovery.current.number, end)
+    if store.applying.failed is not None:  # a part of its facts may have been applied
+        store = _recovered(files, cut)
     keyspace = store.applying.finish()
     refuse_unreadable(files, stored_blocks(keyspace))
     unreadable, lost = _unreadable(keyspace)
     changes = 0
     if cut is not None:
-        before = _last_ids(keyspace)
-        for group in _later(files, store.recovery, cut, store.seed):
-            changes += 1
+        # By number: a record after the damage may rename a stream, or create another one with the same key.
+        before = {stream.sid: stream.last_id for _key, stream in streams_of(keyspace)}
+        for place, group in _later(files, cut, turn, store.seed):
+            changes += place != cut
             with contextlib.suppress(Exception):  # it may depend on the damaged record
                 Replay(keyspace).apply(group.facts, group.now_ms)
         lost += _added(keyspace, before)
     return RepairPlan(directory, damage, cut, lost, changes, unreadable)
+
+
+def _recovered(files: Files, end: Synced | None = None, progress: Progress = silent) -> StoreReader:
+    """Return a reader that has applied the image and the journal, or the part of them before the group at ``end``."""
+    store = StoreReader(files, progress)
+    store.apply_image()
+    for batch in store.of_journal():
+        count = len(batch.starts)
+        if end is not None and store.recovery.current.number == end.number:
+            count = bisect_left(batch.starts, end.offset - batch.base)
+        starts, ends, times = batch.starts[:count], batch.ends[:count], batch.times[:count]
+        store.applying.apply(batch._replace(starts=starts, ends=ends, times=times))
+        if count < len(batch.starts):
+            break
+    return store
 
 
 def _unreadable(
@@ -135,14 +163,10 @@ def _unreadable(
     return ids, lost
 
 
-def _last_ids(keyspace: Keyspace) -> dict[Key, tuple[int, int]]:
-    return {key: stream.last_id for key, stream in streams_of(keyspace)}
-
-
-def _added(keyspace: Keyspace, before: dict[Key, tuple[int, int]]) -> Iterator[LostEntries]:
-    """Yield the entries that were added to streams since ``before``."""
+def _added(keyspace: Keyspace, before: dict[int, tuple[int, int]]) -> Iterator[LostEntries]:
+    """Yield the entries that were added to streams since the stream with number n had the last id ``before[n]``."""
     for (database, key), stream in streams_of(keyspace):
-        last = before.get((database, key), (0, 0))
+        last = before.get(stream.sid, (0, 0))
         if stream.last_id <= last:
             continue
         first = (last[0], last[1] + 1)
@@ -155,9 +179,9 @@ def _added(keyspace: Keyspace, before: dict[Key, tuple[int, int]]) -> Iterator[L
             yield LostEntries(database, text_of(key), found[0], found[-1], count, reason)
 
 
-def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator[Group]:
-    """Yield the whole record groups after the damage, in this journal file and in later ones."""
-    turn = recovery.last_turn
+def _later(files: Files, cut: Synced, turn: int, seed: int) -> Iterator[tuple[Synced, Group]]:
+    """Yield the whole record groups from the damage on, in this journal file and in later ones, with their places.
+    Their turns are ``turn`` or later ones."""
     for number in journal_numbers(files):
         if number < cut.number:
             continue
@@ -167,7 +191,7 @@ def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator
         key = JournalFile(number, header.size, header.version).key
         content = files.content(file_name(number))
         data, used = content.data, content.used
-        at = cut.offset + 1 if number == cut.number else FILE_HEADER_BYTES
+        at = cut.offset if number == cut.number else FILE_HEADER_BYTES
         while at < used:
             at = find_group(data, at, used, seed=seed, turn=turn, key=key)
             if at < 0:
@@ -175,7 +199,7 @@ def _later(files: Files, recovery: Recovery, cut: Synced, seed: int) -> Iterator
             for group in read_groups(data, at, seed=seed, turn=turn, key=key):
                 at, turn = group.end, group.turn
                 if group.facts[0] >= _FIRST_ENGINE_KIND:
-                    yield group
+                    yield Synced(number, group.offset), group
 
 
 _FIRST_ENGINE_KIND = 0x10

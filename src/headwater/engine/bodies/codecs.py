@@ -9,7 +9,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import NamedTuple
 
 AUTO = "auto"
@@ -25,6 +24,10 @@ _LEVEL = 1
 _MIN_MATCH = 7
 """Minimum length of zstd's matches, in bytes. Entries of one stream repeat long pieces: with 6, the default of
 this level, blocks are just as large, and decompressing one takes 3 to 10 percent longer."""
+
+
+class CodecMissing(ValueError):
+    """A codec is not installed. The text names its package, and how to install it."""
 
 
 class Codec(NamedTuple):
@@ -44,7 +47,7 @@ class Codec(NamedTuple):
 
 def make_codec(name: str) -> Codec:
     """Return the codec with this name; `AUTO` is the best available one, `NONE` leaves the bytes as they are.
-    Raises `ValueError` if the codec is not installed."""
+    Raises `CodecMissing`."""
     if name == NONE:
         return Codec(NONE, bytes, lambda wire, _size: wire)
     if name == AUTO:
@@ -52,8 +55,7 @@ def make_codec(name: str) -> Codec:
     if name == ZLIB:
         return Codec(ZLIB, lambda data: zlib.compress(data, _LEVEL), _inflate)
     assert name == ZSTD, name
-    if not has_zstd():
-        raise ValueError("zstd needs the package zstandard: pip install zstandard")
+    check_installed(name)
     zstandard = import_module("zstandard")
     parameters = zstandard.ZstdCompressionParameters.from_level(_LEVEL, min_match=_MIN_MATCH)
     compressor = zstandard.ZstdCompressor(compression_params=parameters)
@@ -68,7 +70,7 @@ def make_codec(name: str) -> Codec:
 
 def codec_in(codecs: dict[str, Codec], name: str) -> Codec:
     """Return the codec with this name from ``codecs``, the codecs of one thread. Create it if it is missing.
-    Raises `ValueError` if the codec is not installed."""
+    Raises `CodecMissing`."""
     codec = codecs.get(name)
     if codec is None:
         codec = make_codec(name)
@@ -76,9 +78,19 @@ def codec_in(codecs: dict[str, Codec], name: str) -> Codec:
     return codec
 
 
+def check_installed(name: str) -> None:
+    """Raise `CodecMissing` if the codec with this name is not installed."""
+    if name == ZSTD and not has_zstd():
+        raise CodecMissing("zstd needs the package zstandard: pip install zstandard")
+
+
 def has_zstd() -> bool:
-    """Return whether zstd is installed."""
-    return find_spec("zstandard") is not None
+    """Return whether zstd is installed, and can be imported: its package may be one for another Python."""
+    try:
+        import_module("zstandard")
+    except ImportError:
+        return False
+    return True
 
 
 def _inflate(wire: bytes, size: int) -> bytes:

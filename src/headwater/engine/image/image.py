@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TypeVar
 
+from headwater.engine.accounts.weights import NODE_WORDS
 from headwater.engine.bodies.block_account import HOT
 from headwater.engine.bodies.codecs import NONE, Codec, make_codec
 from headwater.engine.bodies.sealed_block import body_of, marks_of
@@ -43,7 +44,7 @@ _WORTH = 0.9
 
 def image_facts(keyspace: Keyspace) -> Iterator[bytearray]:
     """Yield the facts of the whole state, one record group at a time. A group has about `GROUP_BYTES`, or more
-    if a single value is larger."""
+    if a single string, block, member or name is larger."""
     return _Image(keyspace).groups()
 
 
@@ -142,9 +143,13 @@ class _Image:
 
     def _nodes(self, sid: int, nodes: NodeIndex) -> Iterator[None]:
         for first in range(0, len(nodes), _AT_ONCE):
-            end = min(first + _AT_ONCE, len(nodes))
-            self.out.nodes(sid, *nodes.part(first, end))
-            yield
+            words, every = nodes.part(first, min(first + _AT_ONCE, len(nodes)))
+            begin = 0
+            for names in _parts(every, lambda one: len(one[1])):
+                end = begin + NODE_WORDS * sum(count for count, _ in names)
+                self.out.nodes(sid, words[begin:end], names)
+                begin = end
+                yield
 
     # --- groups ---------------------------------------------------------------------------------
 
@@ -153,6 +158,7 @@ class _Image:
         ms, seq = group.last_id
         facts.group_created(group.stream.sid, gid, ms, seq, group.entries_read, group.name)
         self.out.group_state(group)
+        yield
         for one in group.consumers.values():
             facts.consumer_created(gid, one.cid, one.seen_time, one.name)
             if one.active_time != NEVER:

@@ -27,7 +27,7 @@ and create streams, groups and consumers. Numbers, texts and ids have the same f
 Rule 1. A block that several streams share is written once, under a number above 0; the other streams have a
         shared_block. Of several blocks that share only a blob, each is written, marked as shared.
 Rule 2. Long values other than strings are written as several facts, so that a record group of an image has about
-        `GROUP_BYTES`, or more if a single string, block or member is larger.
+        `GROUP_BYTES`, or more if a single string, block, member or name is larger.
 """
 
 from __future__ import annotations

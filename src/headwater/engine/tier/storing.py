@@ -28,7 +28,7 @@ from zlib import crc32
 
 from headwater.common.limits import MAX_RECORD_GROUP_BYTES
 from headwater.engine.bodies.blobs import Blob, BlobPlace
-from headwater.engine.bodies.codecs import CODECS, ZSTD, has_zstd
+from headwater.engine.bodies.codecs import CODECS, check_installed
 from headwater.engine.bodies.sealed_block import SealedBlock, unpacked_ids
 from headwater.engine.entries.entry_block import EntryBlock
 from headwater.engine.entries.entry_log import EntryLog
@@ -142,15 +142,20 @@ def decode_record(data: bytes) -> StoredRecord:
     )
 
 
+def place_in(data: bytes) -> BlobPlace:
+    """Return the place in a record that `encode_record` encoded. Its codec need not be installed."""
+    *_, segment, offset, head_bytes, body_bytes, _checksum = _RECORD.unpack(data)
+    return BlobPlace(segment, offset, head_bytes, body_bytes)
+
+
 def checked_blob(codec: int, entries: int, raw_bytes: int) -> str:
     """Return the name of a codec by its number in a fact. Raises `ValueError` if no blob can have these
-    properties, or if the codec is not installed."""
+    properties, and `CodecMissing` if the codec is not installed."""
     if codec >= len(CODECS):
         raise ValueError(f"unknown compression {codec}")
     if not 0 < entries <= raw_bytes // LEAST_ENTRY_BYTES or raw_bytes > MAX_RECORD_GROUP_BYTES:
         raise ValueError(f"a blob cannot have {entries} entries and {raw_bytes} bytes")
-    if CODECS[codec] == ZSTD and not has_zstd():
-        raise ValueError("zstd needs the package zstandard: pip install zstandard")
+    check_installed(CODECS[codec])
     return CODECS[codec]
 
 

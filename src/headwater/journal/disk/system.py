@@ -92,7 +92,7 @@ def file_system(descriptor: int) -> str | None:
     except OSError:
         return None
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in mounts.splitlines():
+    for line in mounts.split("\n"):
         place, _, kind = line.partition(" - ")
         if place.split()[2:3] == [wanted]:
             return next(iter(kind.split()), None)

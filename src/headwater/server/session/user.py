@@ -2,7 +2,7 @@
 
 Rule 1. A request is permitted if a single selector permits all of it: command, keys and channels.
         The first selector is the root; a description has the others in parentheses.
-Rule 2. A description is complete: `headwater.server.services.acl.rules` applies it to a new user
+Rule 2. A description that is saved is complete: `headwater.server.services.acl.rules` applies it to a new user
         and gets the same user. A description contains hashes, never a password.
 Rule 3. `User.unrestricted` is computed when a user changes, so that the check of an unrestricted
         user costs one attribute per command. The commands of other users are a set, so that no
@@ -61,9 +61,14 @@ class KeyPattern:
         literal = text_bytes(self._literal) if self._open else 0
         return _PATTERN_BYTES + text_bytes(self.pattern) + literal
 
-    def describe(self) -> bytes:
-        """Format the pattern: ``~orders:*``, ``%R~orders:*`` or ``%W~orders:*``."""
+    def describe(self, *, saved: bool = False) -> bytes:
+        """Format the pattern: ``~orders:*``, ``%R~orders:*`` or ``%W~orders:*``.
+
+        With ``saved``, the text is a rule for exactly this pattern. Otherwise it is the text that Redis shows: ``~*``
+        for the pattern ``*``, which as a rule means all keys and permits no rule for another pattern after it."""
         sign = {READ: b"%R~", WRITE: b"%W~"}.get(self.permissions, b"~")
+        if saved and sign + self.pattern == b"~*":
+            sign = b"%RW~"
         return sign + self.pattern
 
 
@@ -134,19 +139,19 @@ class Selector:
         rules = (f"{'+' if allow else '-'}{name}" for name, allow in self.command_rules.items())
         return " ".join([first, *rules]).encode("utf-8", "surrogateescape")
 
-    def describe_keys(self) -> bytes:
-        """Format the permitted keys: ``~orders:* %R~audit``."""
+    def describe_keys(self, *, saved: bool = False) -> bytes:
+        """Format the permitted keys: ``~orders:* %R~audit``; for ``saved`` see `KeyPattern.describe`."""
         if self.all_keys:
             return b"~*"
-        return b" ".join(pattern.describe() for pattern in self.patterns.values())
+        return b" ".join(pattern.describe(saved=saved) for pattern in self.patterns.values())
 
     def describe_channels(self) -> bytes:
         """Format the permitted channels: ``&news:*``."""
         return b"&*" if self.all_channels else b" ".join(b"&" + word for word in self.channels)
 
-    def describe(self) -> bytes:
-        """Return the rules that create this selector when applied to a new one."""
-        words = [self.describe_keys()]
+    def describe(self, *, saved: bool = False) -> bytes:
+        """Return the rules that create this selector when applied to a new one; ``saved`` as in `User.describe`."""
+        words = [self.describe_keys(saved=saved)]
         if not self.all_channels:
             words.append(b"resetchannels")
         words += [self.describe_channels(), self.describe_commands()]
@@ -160,11 +165,11 @@ def _texts_bytes(texts: Collection[bytes]) -> int:
 
 def _quoted(description: bytes) -> bytes:
     """Quote a selector's words for use in parentheses. The words are split like a command line, so a word with
-    quotes, or one that would close the parenthesis, is quoted."""
-    words = []
-    for word in description.split(b" "):
-        quoted = quote(word)
-        words.append(b'"%b"' % word if quoted == word and word.endswith(b")") else quoted)
+    quotes, or one that would close the parenthesis, is quoted. The others are as Redis shows them."""
+    words = description.split(b" ")
+    for index, word in enumerate(words):
+        if b'"' in word or b"'" in word or word.endswith(b")"):
+            words[index] = quote(word, always=True)
     return b" ".join(words)
 
 
@@ -253,13 +258,14 @@ class User:
         words.append(b"sanitize-payload" if self.sanitize_payload else b"skip-sanitize-payload")
         return words
 
-    def describe(self) -> bytes:
-        """Return the rules that create this user when applied to a new one."""
+    def describe(self, *, saved: bool = False) -> bytes:
+        """Return the rules that create this user when applied to a new one, as Redis shows them. Only with ``saved``
+        is that exact for key patterns that permit everything (`KeyPattern.describe`)."""
         words = [*self.flags(), *(b"#" + password for password in self.passwords)]
-        words.append(self.root.describe())
-        words += [b"(" + _quoted(selector.describe()) + b")" for selector in self.selectors[1:]]
+        first, *others = (selector.describe(saved=saved) for selector in self.selectors)
+        words += [first, *(b"(" + _quoted(rules) + b")" for rules in others)]
         return b" ".join(words)
 
-    def line(self) -> bytes:
-        """Format the user as a line of an ACL file and of ACL LIST."""
-        return b"user %b %b" % (self.name, self.describe())
+    def line(self, *, saved: bool = False) -> bytes:
+        """Format the user as a line of ACL LIST or, with ``saved``, of a file."""
+        return b"user %b %b" % (self.name, self.describe(saved=saved))

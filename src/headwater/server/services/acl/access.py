@@ -99,9 +99,9 @@ class AccessControl:
         and ``requirepass`` describes it completely."""
         plain = User.superuser(DEFAULT)
         _set_password(plain, requirepass)
-        if len(self.users) == 1 and self.default.describe() == plain.describe():
+        if len(self.users) == 1 and self.default.describe(saved=True) == plain.describe(saved=True):
             return []
-        return [user.line().decode("utf-8", "surrogateescape") for user in self.sorted()]
+        return [user.line(saved=True).decode("utf-8", "surrogateescape") for user in self.sorted()]
 
     # --- authenticating -------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Reads and writes users in a file: one per line, as ACL LIST shows them.
+"""Reads and writes users in a file: one per line, as in ACL LIST.
 
     user alice on #30c952… ~orders:* resetchannels -@all +@stream
 
@@ -48,7 +48,7 @@ def read(path: Path, *, all_channels: bool) -> dict[bytes, User]:
 
 def write(path: Path, users: Iterable[User]) -> None:
     """Replace the content of the file with ``users``. Raises `OSError`."""
-    replace_file(path, b"".join(user.line() + b"\n" for user in users))
+    replace_file(path, b"".join(user.line(saved=True) + b"\n" for user in users))
 
 
 def parse(data: bytes, name: str, *, all_channels: bool) -> dict[bytes, User]:

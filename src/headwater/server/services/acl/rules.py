@@ -92,7 +92,7 @@ def shown(word: bytes) -> str:
 
 
 def has_spaces(text: bytes) -> bool:
-    """Return whether ``text`` contains white space or a NUL, as names and patterns must not."""
+    """Return whether ``text`` contains white space or a NUL, as names, patterns and arguments must not."""
     return not _SPACES.isdisjoint(text)
 
 
@@ -350,5 +350,8 @@ def _allow_part(selector: Selector, name: str) -> None:
         _change(selector, _find(name), allow=True)
     else:
         word = part.encode("utf-8", "surrogateescape")
+        # White space would end the word, or the line, in a file. Redis 8.2.3 then fails at ACL LIST.
+        if has_spaces(word):
+            raise RuleError(SYNTAX)
         selector.first_arguments.setdefault(container, {})[word] = None
     _remember(selector, name, allow=True)

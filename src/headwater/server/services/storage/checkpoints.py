@@ -168,8 +168,8 @@ class Checkpoints:
         self.statistics.begin(self._times.monotonic())
         try:
             rotation = self._journal.rotate()
-        except (HeadwaterError, OSError) as error:
-            self._failed(str(error))
+        except Exception as error:
+            self._failed(_reason(error))
             return
         self._records.count_again()
         assert self._keyspace is not None
@@ -190,11 +190,9 @@ class Checkpoints:
         failure, damaged = "", False
         try:
             self._checkpoint(journal, rotation, floor)
-        except (CheckpointFailed, HeadwaterError, OSError) as error:
-            failure, damaged = str(error), isinstance(error, CheckpointFailed) and error.damaged
         except Exception as error:
-            log.exception("checkpoint: an internal error")
-            failure = repr(error)
+            failure = _reason(error)
+            damaged = isinstance(error, CheckpointFailed) and error.damaged
         if failure:
             with suppress(OSError):
                 journal.catalog.discard_image(rotation.image)
@@ -319,7 +317,7 @@ class Checkpoints:
         return self._journal.grown_bytes >= least and state < STATE_BYTES
 
     def write_now(self) -> None:
-        """Write an image in this thread, between turns. A failure is logged: the journal has everything."""
+        """Write an image in this thread, between turns. A failure of any kind is logged: the journal has everything."""
         assert self._journal is not None
         assert self._keyspace is not None
         assert self._segments is not None
@@ -328,9 +326,17 @@ class Checkpoints:
         floor = self._segments.floor()
         try:
             checkpoint(self._journal, self._keyspace)
-        except (HeadwaterError, OSError) as error:
-            self._failed(str(error))
+        except Exception as error:
+            self._failed(_reason(error))
         else:
             self._succeeded()
             live = self._keyspace.sealing.segments()
             self._segments.remove(self._segments.unneeded(floor, live))
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason why a checkpoint failed. Log the traceback of an internal error."""
+    if isinstance(error, (CheckpointFailed, HeadwaterError, OSError)):
+        return str(error) or repr(error)
+    log.error("checkpoint: an internal error", exc_info=error)
+    return repr(error)
