@@ -11,9 +11,9 @@ import pytest
 from headwater.errors import JournalDamaged, StoreUnusable
 from headwater.journal.format.manifest import (
     MOST_LEFT,
-    History,
     ImageEntry,
     Left,
+    StoreHistory,
     StoreManifest,
     read_manifest,
 )
@@ -39,7 +39,7 @@ ENTRY = ImageEntry(3, 120, 1526569498055, 4096, 7, 8192)
 FORMER = (Left("1a" * 20, 2048), Left("2b" * 20, 2048))
 PLAIN = StoreManifest(SEED, None, 1, 2, Synced(1, 105), 1)
 WITH_IMAGE = StoreManifest(
-    SEED, ENTRY, 8, 10, Synced(9, 2345), 4, history=History("7f" * 20, FORMER)
+    SEED, ENTRY, 8, 10, Synced(9, 2345), 4, history=StoreHistory("7f" * 20, FORMER)
 )
 OLD = """format 1
 seed 00005eed
@@ -141,7 +141,7 @@ def test_a_manifest_of_format_1_begins_without_a_history_at_offset_0() -> None:
 
 def test_a_store_remembers_its_last_histories() -> None:
     # Given a store that left many histories
-    history = History.new()
+    history = StoreHistory.new()
     for offset in range(100):
         history = history.leave(offset)
     # Then its MANIFEST names the last ones, and can be read

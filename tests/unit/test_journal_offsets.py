@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.journal.format.manifest import History, Left
+from headwater.journal.format.manifest import Left, StoreHistory
 from headwater.journal.format.records import LOCAL_KIND
 from headwater.journal.log.journal import Journal
 from headwater.testing.files import CrashableFiles
@@ -26,9 +26,9 @@ FILE_BYTES = 512
 LOCAL = bytes([LOCAL_KIND]) + b"where bodies are"
 
 
-def history_of(journal: Journal) -> History:
+def history_of(journal: Journal) -> StoreHistory:
     """Return the history of a journal that can be written."""
-    history: History | None = journal.history
+    history: StoreHistory | None = journal.history
     assert history is not None
     return history
 

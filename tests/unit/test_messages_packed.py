@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pydantic
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import DeclarationError, DecodeError, EncodeError
 from headwater.messages import codec_for
+from headwater.messages.faststream import binary_envelope
 
 
 class Line(msgspec.Struct):
@@ -109,11 +110,32 @@ def test_codec_bytes_does_not_change_the_fields() -> None:
         (17, "neither a mapping nor a list of pairs"),
         ([b"abc"], "neither a mapping nor a list of pairs"),
         ({b"hw.after": b"1"}, "are reserved"),
+        ({b"traceparent": b"1"}, "are reserved"),
+        ({b"tracestate": b"1"}, "are reserved"),
+        ([(b"a", b"1"), (b"a", b"2")], "repeats a name"),
     ],
 )
 def test_codec_bytes_refuses_other_types(message: Any, complaint: str) -> None:
     with pytest.raises(EncodeError, match=complaint):
         codec_for(dict[bytes, bytes], "bytes").encode(message)
+
+
+@pytest.mark.parametrize("kind", [dict[bytes, bytes], list[tuple[bytes, bytes]]])
+def test_codec_bytes_gives_only_fields_that_were_sent(kind: Any) -> None:
+    # Given an entry to which Headwater and a tracer added fields
+    found = codec_for(kind, "bytes")
+    sent = [(b"a", b"1"), (b"hw", b""), (b"trace", b"\xff")]
+    added = [
+        (b"hw.expires", b"60000"),
+        (b"hw.late", b"5"),
+        (b"traceparent", b"x"),
+        (b"tracestate", b"y"),
+    ]
+
+    # When it is read, Then the message has the fields that were sent, and can be sent again
+    message = found.decode([*sent, *added])
+    assert list(message.items() if isinstance(message, dict) else message) == sent
+    assert found.encode(message) == sent
 
 
 @pytest.mark.parametrize("kind", [Order, dict[str, str], bytes, list[bytes]])
@@ -134,7 +156,23 @@ def test_a_type_that_a_document_cannot_represent_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"), [(Typed, {"id": 17}), (str, "née"), (bytes, b"\xff\x00"), (int, 17)]
+    ("kind", "message"),
+    [
+        (Typed, {"id": 17}),
+        (str, "née"),
+        (bytes, b"\xff\x00"),
+        (int, 17),
+        (Any, "née"),
+        (Any, "17"),
+        (Any, 17),
+        (Any, b"\xff"),
+        (Any, {"id": 17}),
+        (str | None, "null"),
+        (str | int, "17"),
+        (str | int, 17),
+        (bytes | None, b"17"),
+        (list[str] | str, "[]"),
+    ],
 )
 def test_messages_written_by_faststream_are_read(kind: Any, message: Any) -> None:
     encoded = asyncio.run(
@@ -160,6 +198,61 @@ def test_faststream_reads_what_is_written(
     ((_field, value),) = codec_for(type(message), codec).encode(message)
     found, headers = BinaryMessageFormatV1.parse(value)
     assert (found, headers.get("content-type")) == (body, content_type)
+
+
+@pytest.mark.parametrize("codec", ["faststream", "faststream-json"])
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Any, "hello"),
+        (Any, ""),
+        (Any, "17"),
+        (Any, 17),
+        (Any, b"raw"),
+        (str | int, "hi"),
+        (str | int, "17"),
+        (str | int, 17),
+        (str | None, "x"),
+        (str | None, None),
+        (bytes | None, b""),
+        (bytes | None, None),
+        (dict[str, int] | str, "{}"),
+        (dict[str, int] | str, {"a": 1}),
+        (Annotated[str, msgspec.Meta(max_length=5)], "short"),
+    ],
+)
+def test_the_content_type_decides_between_types(codec: str, kind: Any, message: Any) -> None:
+    found = codec_for(kind, codec)
+    back = found.decode(found.encode(message))
+    assert (type(back), back) == (type(message), message)
+
+
+def test_bytes_that_would_be_read_as_json_are_refused() -> None:
+    with pytest.raises(EncodeError, match=r"b'\{\}' would be read as \{\} with codec 'faststream'"):
+        codec_for(Any, "faststream").encode(b"{}")
+
+
+@pytest.mark.parametrize("kind", [Order, Model, Typed])
+def test_json_that_was_published_as_text_is_read(kind: Any) -> None:
+    body = b'{"id":17,"at":"2026-01-02T03:04:05Z"}'
+    message = codec_for(kind, "faststream").decode(
+        [(b"__data__", binary_envelope(body, "text/plain"))]
+    )
+    assert (message["id"] if kind is Typed else message.id) == 17
+
+
+@given(st.binary(max_size=40), st.sampled_from([Any, str | None, bytes | None]))
+def test_any_headers_are_read_or_a_decode_error(headers: bytes, kind: Any) -> None:
+    data = (
+        b"\x89BIN\r\n\x1a\n\x00\x01\x00\x00\x00\x12"
+        + (18 + len(headers)).to_bytes(4)
+        + headers
+        + b"17"
+    )
+    try:
+        codec_for(kind, "faststream").decode([(b"__data__", data)])
+    except DecodeError:
+        pass
 
 
 def test_the_json_envelope_accepts_only_text() -> None:

@@ -154,6 +154,10 @@ def open_broken() -> int:
     raise OSError("no database")
 
 
+def open_undecoded() -> int:
+    raise OSError("no file caf\udce9")
+
+
 def open_slowly() -> int:
     """Return at once in the first process; in others only when the file ``POOL_GO`` exists."""
     go = Path(os.environ["POOL_GO"])
@@ -174,3 +178,6 @@ if "slow" in os.environ.get("POOL_STREAMS", ""):
 
 
 def needs_broken(job: Job, db: Annotated[int, Use(open_broken)]) -> None: ...
+
+
+def needs_undecoded(job: Job, db: Annotated[int, Use(open_undecoded)]) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from faststream import AckPolicy
 from faststream.redis import RedisBroker, StreamSub
 from faststream.redis.annotations import RedisStreamMessage
 
+from headwater.errors import EncodeError
 from headwater.groups.membership.consumers import WORKER_NAME
-from headwater.worker import App, Delivery, Stream
+from headwater.worker import App, Delivery, Stream, scheduler
 from headwater.worker.running import unique_name
+from headwater.worker.tracing import Tracing
 from tests.worker.apps import Invoice, Order, Store, eventually, working
 
 
@@ -50,6 +53,48 @@ async def test_a_handler_of_the_bytes_codec_gets_the_raw_fields(store: Store) ->
         await eventually(store.settled)
     assert handled == [[(b"a", b"\xff"), (b"a", b"")]]
     assert await store.results(copy) == [{b"a": b""}]
+
+
+@pytest.mark.parametrize("kind", [dict[bytes, bytes], list[tuple[bytes, bytes]]])
+async def test_a_handler_of_the_bytes_codec_gets_only_what_was_sent(
+    store: Store, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given messages that expire, one of them scheduled, and a handler that returns what it gets
+    monkeypatch.setattr(scheduler, "LOOK_SECONDS", 0.02)
+    raw = Stream("orders", kind, codec="bytes")
+    copy = Stream("copy", kind, codec="bytes")
+    app = store.app(middleware=[Tracing()])
+    handled: list[Any] = []
+
+    @app.consumer(raw, group="g", into=copy)
+    async def pass_on(fields: Any) -> Any:
+        handled.append(fields)
+        return fields
+
+    message: Any = {b"a": b"1"} if kind == dict[bytes, bytes] else [(b"a", b"1")]
+    async with working(app):
+        # When they are sent
+        await app.send(raw, message, expires="1m")
+        await app.send(raw, message, expires="1m", after="1ms")
+        await eventually(lambda: len(handled) == 2)
+        await eventually(store.settled)
+
+    # Then it gets the fields that were sent, and its results are published
+    assert handled == [message, message]
+    assert await store.results(copy) == [message, message]
+
+
+async def test_a_message_that_no_consumer_could_decode_is_refused_when_it_is_sent(
+    store: Store,
+) -> None:
+    prices = Stream("orders", dict[str, float], codec="json")
+    app = store.app()
+    async with app:
+        with pytest.raises(EncodeError, match=r"field 'tea' = nan .* send None"):
+            await app.send(prices, {"tea": math.nan})
+        with pytest.raises(EncodeError, match="could not decode it: field 'id' = 'x'"):
+            await app.send(Stream("orders", Order), Order("x"))  # type: ignore[arg-type]
+    assert not await store.look.exists("orders")
 
 
 async def test_an_entry_of_another_codec_is_a_dead_letter(store: Store) -> None:

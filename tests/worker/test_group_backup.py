@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from headwater.common.limits import LIMITED_LOG_LINES
+from headwater.common.model import StreamID
 from headwater.groups.membership.backup_writer import BackupWriter, Round, write_quiet
-from headwater.groups.membership.group_backup import FIELDS, MOST, parse
+from headwater.groups.membership.group_backup import FIELDS, MOST, GroupBackup, Row, parse
 from headwater.groups.membership.member import Remade, join, rejoin
-from headwater.groups.protocol.operation import server_ms
+from headwater.groups.protocol.operation import Operation, batched, server_ms
 from headwater.groups.settling.session import ROUNDS, GroupSession
 from headwater.groups.settling.settling import How, Settlement
 from headwater.messages.keys import delays_key, group_backup_key
-from headwater.worker import Again, Delivery
+from headwater.worker import Again, Delivery, group_backup_task
 from tests.worker.apps import (
     Invoice,
     Order,
@@ -293,6 +295,30 @@ def test_a_clock_that_was_set_back_is_detected_by_the_last_backup(core: Core) ->
     assert 3_590_000 < done.set_back_ms <= 3_600_000
 
 
+NAMES = [
+    b"one",
+    "caf\N{LATIN SMALL LETTER E WITH ACUTE}".encode(),
+    b"caf\xe9",
+    b"caf\\xe9",
+    b'a\0\n"',
+    b"",
+]
+
+
+def test_a_backup_keeps_the_names_of_owners_whatever_their_bytes() -> None:
+    rows = [Row(b"5-%d" % number, 1, name, 0) for number, name in enumerate(NAMES)]
+    backup = GroupBackup(7, StreamID(5, 9), None, rows)
+    fields = {str(one): two for one, two in batched(backup.words(), 2)}
+    assert parse([str(fields[name]).encode() for name in FIELDS[:3]] + [backup.text()]) == backup
+
+
+def test_a_backup_of_an_earlier_version_is_read() -> None:
+    text = '{"owners":["","caf\N{LATIN SMALL LETTER E WITH ACUTE}"],"rows":[["5-1",2,1,0],["5-2",1,0,9]]}'
+    backup = parse([b"7", b"5-2", b"", text.encode()])
+    rows = [Row(b"5-1", 2, b"caf\xc3\xa9", 0), Row(b"5-2", 1, b"", 9)]
+    assert backup == GroupBackup(7, StreamID(5, 2), None, rows)
+
+
 # --- workers --------------------------------------------------------------------------------------
 
 
@@ -417,3 +443,38 @@ def test_workers_that_start_together_write_one_backup_each_round(core: Core) -> 
     # And when it has stopped, another one writes before the group counts as without workers
     core.advance(2.4)
     assert [core.do(writer.round()).written for writer in writers[:2]] == [True, False]
+
+
+async def test_a_group_that_cannot_be_backed_up_ends_no_worker(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given a worker of two groups, and a mistake in the program that affects the backup of one
+    app = store.app()
+    app.consumer(orders, group="g")(lambda order: None)
+    app.consumer(invoices, group="g")(lambda invoice: None)
+    read, failed = BackupWriter._read, 0
+
+    def wrong(self: BackupWriter, now: int) -> Operation[GroupBackup | None]:
+        nonlocal failed
+        if self.member.stream == "orders":
+            failed += 1
+            raise ValueError("a mistake")
+        return (yield from read(self, now))
+
+    monkeypatch.setattr(BackupWriter, "_read", wrong)
+    monkeypatch.setattr(group_backup_task, "BACKUP_SECONDS", 0.3)
+    async with working(app) as running:
+        # When the worker tries again and again
+        await eventually(lambda: store.look.hget(group_backup_key("invoices", "g"), "at"))
+        await eventually(lambda: failed > LIMITED_LOG_LINES + 1)
+
+        # Then it goes on, and the log says so a few times
+        assert not any(one.done() for one in running.failures())
+        said = [one for one in caplog.records if "was not backed up; this is tried" in one.message]
+        assert len(said) == LIMITED_LOG_LINES
+        assert said[0].getMessage().startswith("group g of stream orders")
+        assert said[0].exc_info is not None
+
+        # And it writes the backup as soon as it can
+        monkeypatch.setattr(BackupWriter, "_read", read)
+        await eventually(lambda: store.look.hget(group_backup_key("orders", "g"), "at"))

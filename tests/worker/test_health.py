@@ -23,7 +23,7 @@ from headwater.worker.declare.statistics import ConsumerProgress, ConsumerStatis
 from headwater.worker.observe import health
 from headwater.worker.observe.health import Health, WorkerHealth, judged
 from headwater.worker.observe.metrics import metrics_text
-from headwater.worker.observe.supervisor_pipe import ReceivedReports, Reports
+from headwater.worker.observe.supervisor_pipe import ReceivedReports, Reports, reported
 from tests.worker import shop
 from tests.worker.apps import eventually
 from tests.worker.processes import WorkerProcess, supervised, workers_of
@@ -241,6 +241,29 @@ def test_a_report_with_long_names_is_one_atomic_write_to_the_pipe(
     received.read()
     assert len(received.progress) == 1
     assert received.settled
+
+
+@pytest.mark.parametrize(
+    "name", ["orders", "caf\udce9", "x" * 100_000], ids=["short", "not UTF-8", "long"]
+)
+def test_the_supervisor_hears_of_groups_whatever_their_names(
+    received: ReceivedReports, name: str
+) -> None:
+    # Given a worker that has joined a group, and handed back a suspected poison message
+    reports = Reports(received.writer)
+    reports.joined(name, "g")
+    reports.suspect(name, "g")
+    received.close_writer()
+    received.read()
+    assert received.joined == {(reported(name), "g")}
+
+    # When the supervisor reports the group to the quarantine process
+    quarantine = Reports()
+    for group in received.suspected:
+        quarantine.heard(json.dumps(group).encode() + b"\n")
+
+    # Then that process finds its consumer
+    assert quarantine.suspected_in == {(reported(name), reported("g"))}
 
 
 # --- processes ------------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from headwater.messages.keys import group_reader_key
+from headwater.messages.keys import group_reader_key, held_key
 from headwater.worker import Again, App, Backoff, Dead, Delivery
 from headwater.worker.read.quarantine import Suspects
 from headwater.worker.running import Running, Surroundings
@@ -283,3 +283,29 @@ async def test_the_rights_in_the_guide_suffice_to_renew_and_release_the_reader_k
     # And when it stops, another process may read at once
     assert await store.look.get(READER) is None
     await set_user(b"ACL", "DELUSER", "app")
+
+
+async def test_a_key_that_cannot_be_printed_is_reported_as_such(store: Store) -> None:
+    # Given keys that may be compared, but not printed
+    class Key(NamedTuple):
+        name: str
+
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    app, go_on = store.app(), asyncio.Event()
+
+    @app.consumer(steps, group="g", order_by=lambda step: Key(step.key), claim_after="5s")
+    async def handle(step: Step) -> None:
+        await go_on.wait()
+
+    # When an entry waits for another one of its key
+    async with working(app) as running:
+        await steps.send_many([Step("a", 1), Step("a", 2)])
+        held = await eventually(lambda: store.look.get(held_key("steps", "g")))
+
+        # Then the report says what is wrong with the key, and the worker goes on
+        assert b"(Key, whose __str__ raised ValueError)" in held
+        go_on.set()
+        await eventually(lambda: settled(store))
+        assert not any(one.done() for one in running.failures())

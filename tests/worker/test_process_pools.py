@@ -25,6 +25,7 @@ from tests.worker.pool_jobs import (
     enter,
     jobs,
     needs_broken,
+    needs_undecoded,
     open_broken,
     opens_slowly,
     ordered,
@@ -386,6 +387,13 @@ async def test_a_worker_whose_pool_process_cannot_start_does_not_start(store: St
         await app.run()
     # And no message was read
     assert await store.pending("g", "jobs") == []
+
+
+@one_store
+async def test_the_error_of_a_start_may_name_a_file_that_is_not_utf8(store: Store) -> None:
+    app = pooled(store, needs_undecoded, concurrency=1)
+    with pytest.raises(StartFailed, match=r"open_undecoded failed: OSError: no file caf\\udce9"):
+        await app.run()
 
 
 async def test_in_an_app_test_the_handler_runs_in_a_thread_of_the_test() -> None:

@@ -66,6 +66,35 @@ async def test_blocking_publish_in_an_event_loop_raises_an_error_with_the_remedy
     assert not await store.look.exists("orders")
 
 
+def test_opening_an_app_in_another_event_loop_than_asyncios_raises_an_error_with_the_remedy() -> (
+    None
+):
+    # Given a coroutine that is run without asyncio, as trio runs it
+    app = App("headwater://memory")
+    opening = app.__aenter__()
+
+    # When it opens the app
+    with pytest.raises(HeadwaterError, match=r"needs an event loop of asyncio.*With trio, use"):
+        opening.send(None)
+
+    # Then the app is not open, and the remedy works
+    with pytest.raises(HeadwaterError, match="no app is open"):
+        invoices.publish(Invoice(17))
+    with app:
+        assert app.publish(orders, Order(17))
+
+
+def test_an_app_publishes_from_a_thread_of_trio() -> None:
+    trio = pytest.importorskip("trio")
+
+    async def main() -> str:
+        with App("headwater://memory") as app:
+            sent: str = await trio.to_thread.run_sync(app.publish, orders, Order(17))
+            return sent
+
+    assert trio.run(main).endswith("-0")
+
+
 async def test_a_message_of_another_type_is_not_sent(store: Store) -> None:
     async with store.app() as app:
         with pytest.raises(EncodeError, match="is not a valid Order"):

@@ -188,6 +188,7 @@ async def test_send_many_with_wait_raises_on_a_server_without_replicas(
         ({"dedupe": "x"}, "dedupe='x' for several messages must be a function"),
         ({"dedupe": ["x"]}, "dedupe= has 1 values for 2 messages"),
         ({"dedupe": ["x", ""]}, "dedupe='' must be a name"),
+        ({"dedupe": ["x", "\ud800"]}, r"dedupe='\\ud800' must be a name"),
         ({"dedupe": lambda order: order.id}, "dedupe=1 must be a name"),
         ({"dedupe": 17}, "dedupe=17 for several messages must be a function"),
         ({"after": ["1s"]}, "after= has 1 values for 2 messages"),
@@ -278,6 +279,8 @@ async def test_send_with_wait_raises_on_a_server_without_replicas(
     [
         ({"dedupe": ""}, "must be a name"),
         ({"dedupe": 17}, "dedupe=17 must be a name"),
+        ({"dedupe": "ünï\ud800"}, r"dedupe='ünï\\ud800' must be a name"),
+        ({"dedupe": "\ud800", "after": "1h"}, r"dedupe='\\ud800' must be a name"),
         ({"wait": 0}, "must be an integer, at least 1"),
         ({"wait": True}, "must be an integer, at least 1"),
         ({"wait": 1.5}, "must be an integer, at least 1"),
@@ -300,6 +303,22 @@ async def test_the_error_of_a_refused_message_names_the_stream(
     async with store.app() as app:
         with pytest.raises(HeadwaterError, match="stream 'orders' refused a message: WRONGTYPE"):
             await app.send(orders, Order(1), **options)
+
+
+async def test_text_that_cannot_be_sent_is_refused_as_a_name() -> None:
+    with pytest.raises(DeclarationError, match=r"a stream needs a name, not '\\ud800'"):
+        Stream("\ud800", Order)
+    async with App("headwater://memory") as app:
+        with pytest.raises(HeadwaterError, match=r"scheduled_id='\\ud800' must be the id"):
+            await app.cancel(orders, "\ud800")
+        with pytest.raises(HeadwaterError, match=r"scheduled_id='\\ud800' must be the id"):
+            await asyncio.to_thread(app.cancel_blocking, orders, "\ud800")
+
+
+async def test_a_name_that_is_not_utf_8_is_accepted() -> None:
+    async with App("headwater://memory") as app:
+        first = await app.send(orders, Order(1), dedupe="caf\udce9")
+        assert await app.send(orders, Order(1), dedupe="caf\udce9") == first
 
 
 @pytest.mark.parametrize("window", ["1s", "25h"])

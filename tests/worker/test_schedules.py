@@ -90,6 +90,41 @@ async def test_ticks_go_on_when_a_worker_is_killed(store: Store) -> None:
     assert {one % 200 for one in found} == {0}
 
 
+async def test_ticks_are_added_whatever_others_write_to_their_hash(store: Store) -> None:
+    # Given values that no worker writes
+    app, called = sweeping(store)
+    rule = Every("200ms").text
+    strange: dict[Any, Any] = {f"since {rule}": b"caf\xe9", "next": b"", b"caf\xe9": b"\0"}
+    await store.look.hset(ticks_key(SWEEPS), mapping={**strange, "rule": b"caf\xe9"})
+    async with working(app) as running:
+        await eventually(lambda: len(called) >= 2 or running.scheduler.failed.done())
+
+        # When they are written again while a worker runs
+        await store.look.hset(ticks_key(SWEEPS), mapping=strange)
+
+        # Then ticks are added
+        before = len(called)
+        await eventually(lambda: len(called) >= before + 2 or running.scheduler.failed.done())
+        assert not running.scheduler.failed.done()
+
+
+async def test_a_tick_of_a_time_that_does_not_exist_ends_no_worker(store: Store) -> None:
+    # Given an entry that another client has added with an id after the year 9999
+    app = store.app()
+
+    @app.cron("* * * * *", name=SWEEPS, max_deliveries=1)
+    async def sweep(tick: Tick) -> None: ...
+
+    await store.look.xadd(SWEEPS, {"time": "?"}, id="18446744073709551614-0")
+
+    # When a worker runs, then the entry is a dead letter, and the worker goes on
+    async with working(app) as running:
+        await eventually(lambda: store.dead(SWEEPS))
+        await eventually(lambda: store.look.hget(ticks_key(SWEEPS), "rule"))
+        await running.scheduler.stop()
+        assert not running.scheduler.failed.done() or running.scheduler.failed.cancelled()
+
+
 @pytest.mark.parametrize(
     ("missed", "count"), [("skip", 0), ("last", 1), ("all", 12)], ids=["skip", "last", "all"]
 )

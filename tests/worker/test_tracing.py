@@ -165,3 +165,14 @@ def test_without_its_package_the_error_names_the_extra(monkeypatch: pytest.Monke
     monkeypatch.delitem(sys.modules, "headwater.common.trace_context")
     with pytest.raises(DeclarationError, match=r"pip install 'headwater\[otel\]'"):
         import headwater.worker.tracing  # noqa: F401
+
+
+def test_the_names_of_spans_are_utf8_because_exporters_accept_nothing_else(spans: Spans) -> None:
+    tracing = Tracing(spans.provider)
+    name = "caf\udce9"
+    tracing.before_publish(name, [])
+    tracing.receive(Delivery("5-1", stream=name, group=name, consumer=name, count=1, flat=[]))
+    for span in spans.all():
+        texts = [span.name, *(span.attributes or {}).values()]
+        assert [str(one).encode() for one in texts]
+        assert span.name.endswith(r" caf\xe9")

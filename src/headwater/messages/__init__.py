@@ -66,8 +66,8 @@ def encode(message: Any, *, codec: str = "fields") -> Pairs:
     >>> encode(Order(id=17)), encode(Order(id=17), codec="json")
     ([(b'id', b'17')], [(b'data', b'{"id":17}')])
 
-    Raises `EncodeError` if a value cannot be written, and `DeclarationError` if the codec is unknown or cannot
-    carry the type.
+    Raises `EncodeError` if a value cannot be written or would not be read back equal, and `DeclarationError` if the
+    codec is unknown or cannot carry the type.
     """
     return _codec_of(type(message), codec).encode(message)
 

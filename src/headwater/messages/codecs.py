@@ -3,8 +3,9 @@
 Rule 1. The declaration chooses the codec. It is never guessed from the fields of an entry.
 Rule 2. Text is converted to the declared type (``"17"`` becomes 17). For a field that is missing or cannot be
         converted, a `DecodeError` names the field and shows its value, if any, cut at 100 characters.
-Rule 3. A type that the codec cannot write and read back unchanged raises `DeclarationError` when the
-        codec is made, not when the first such message appears.
+Rule 3. A codec reads back what it writes. A type whose values it could not read back equal raises
+        `DeclarationError` when the codec is made. If only some values could not, `encode` decodes what it has
+        written and raises `EncodeError` for such a message, so that it is never acknowledged and then lost.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from itertools import chain
 from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from headwater.errors import DeclarationError, DecodeError, EncodeError
+from headwater.messages.declared import check_model, check_type
 from headwater.messages.keys import Pairs
+from headwater.messages.read_back import MISSING, Difference, difference, not_in_json, remedy
 
 DATA_FIELD = b"data"
 """The only field that codecs json and msgpack write."""
@@ -62,13 +66,16 @@ class MessageCodec(ABC):
     """Encodes and decodes messages of one type. A stream has one codec, which keeps no state between calls."""
 
     name: str
+    writes_json = False
+    """True if messages are written as JSON."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
 
     @abstractmethod
     def encode(self, message: Any) -> Pairs:
-        """Return the entry's fields, in order. Raises `EncodeError` if the message cannot be written."""
+        """Return the entry's fields, in order. Raises `EncodeError` if the message cannot be written, and if it
+        would not be read back equal, which `_read_back` finds."""
 
     @abstractmethod
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
@@ -79,16 +86,45 @@ class MessageCodec(ABC):
         """Return the message in the fields. Raises `DecodeError` if they are not a message."""
         return self.decode_flat([*chain.from_iterable(pairs)])
 
+    def _read_back(self, message: Any, pairs: Pairs) -> Pairs:
+        """Return ``pairs``, the fields of ``message``. Raises `EncodeError` if their reader could not decode them,
+        or would get another message."""
+        try:
+            found = self.decode_flat(pairs[0] if len(pairs) == 1 else [*chain.from_iterable(pairs)])
+        except DecodeError as error:
+            changed = self._not_in_json(message)
+            if changed is None:
+                raise EncodeError(
+                    f"{shown(message)} cannot be sent, because its reader could not decode it: {error}"
+                ) from None
+        else:
+            changed = difference(message, found)
+            if changed is None:
+                return pairs
+        field = f"field {changed.place!r}" if changed.place else "the message"
+        back = "missing" if changed.found is MISSING else f"read as {shown(changed.found)}"
+        raise EncodeError(
+            f"{field} = {shown(changed.sent)} would be {back} with codec {self.name!r}. "
+            f"{remedy(changed.sent)}."
+        )
+
+    def _not_in_json(self, message: Any) -> Difference | None:
+        """Return the first number of ``message`` that this codec would write as JSON, which lacks it."""
+        return not_in_json(message) if self.writes_json else None
+
 
 def decoder_of(make: Callable[..., Any], kind: Any) -> Any:
-    """Return msgspec's decoder for a type. Raises `DeclarationError` if msgspec cannot decode it."""
+    """Return msgspec's decoder for a type. Raises `DeclarationError` if msgspec cannot decode it, or could
+    decode it as another value."""
     try:
-        return make(kind, strict=False)
+        decoder, info = make(kind, strict=False), inspect.type_info(kind)
     except (TypeError, ValueError, NameError) as error:
         raise DeclarationError(
             f"{type_name(kind)} cannot be a message type: {error}. Use a msgspec Struct, a "
             "dataclass, a TypedDict or a pydantic model."
         ) from error
+    check_type(type_name(kind), info, text_keys=make is msgspec.json.Decoder)
+    return decoder
 
 
 class DocumentCodec(MessageCodec):
@@ -99,8 +135,12 @@ class DocumentCodec(MessageCodec):
     _write: Callable[[Any], bytes]
 
     def encode(self, message: Any) -> Pairs:
+        return self._read_back(message, [(DATA_FIELD, self.document_of(message))])
+
+    def document_of(self, message: Any) -> bytes:
+        """Return the document, which may not be readable. Raises `EncodeError` if it cannot be written."""
         try:
-            return [(DATA_FIELD, self._write(message))]
+            return self._write(message)
         except (AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise EncodeError(
                 f"{shown(message)} cannot be written as {self.document}: {error}"
@@ -131,6 +171,7 @@ class JSONCodec(DocumentCodec):
 
     name = "json"
     document = "JSON"
+    writes_json = True
 
     def __init__(self, kind: Any) -> None:
         super().__init__(kind)
@@ -152,13 +193,21 @@ class JSONCodec(DocumentCodec):
 
 
 class PydanticJSONCodec(DocumentCodec):
-    """Codec json for a pydantic model: the model's own JSON, with its aliases as names."""
+    """Codec json for a pydantic model: the model's own JSON, with its aliases as names.
+
+    Computed fields are written, too, unless a model forbids unknown attributes or has a `pydantic.Json`.
+    """
 
     name = "json"
     document = "JSON"
+    writes_json = True
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__(kind)
+        self._round_trip = check_model(kind, text_keys=True)
 
     def _write(self, message: Any) -> bytes:
-        document: str = message.model_dump_json(by_alias=True)
+        document: str = message.model_dump_json(by_alias=True, round_trip=self._round_trip)
         return document.encode()
 
     def decode_flat(self, flat: Sequence[bytes]) -> Any:

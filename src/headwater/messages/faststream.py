@@ -8,7 +8,8 @@ FastStream has two formats. Since version 0.6 it writes a binary envelope (numbe
 
 Before 0.6 it wrote a JSON document, ``{"data": "<the body>", "headers": {…}}``. Any other value is a
 body without an envelope, which producers without FastStream may write. The header ``content-type`` gives the
-type of the body: ``application/json``, or ``text/plain`` for a str; bytes have no such header.
+type of the body: ``application/json``, or ``text/plain`` for a str; bytes have no such header. A body without
+content type is read as JSON, or as bytes if it is not JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from headwater.errors import DecodeError, EncodeError
 from headwater.messages.codecs import (
@@ -54,14 +56,32 @@ def faststream_body(data: bytes) -> bytes:
     b'{"id": 17}'
     """
     if data.startswith(_MAGIC):
-        return _binary_body(data)
+        return data[_binary_offsets(data)[1] :]
     try:
         return _ENVELOPE.decode(data).data.encode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return data
 
 
-def _binary_body(data: bytes) -> bytes:
+def _content_type(data: bytes) -> Any:
+    """Return the header ``content-type`` in a value of ``__data__``, or ``""`` if it has none."""
+    if not data.startswith(_MAGIC):
+        try:
+            return _ENVELOPE.decode(data).headers.get("content-type", "")
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return ""
+    at, end = _binary_offsets(data)
+    words, at = [], at + 2  # the number of headers
+    while at < end:
+        length = int.from_bytes(data[at : at + 2], "big")
+        words.append(data[at + 2 : at + 2 + length])
+        at += 2 + length
+    headers = dict(zip(words[::2], words[1::2], strict=False))
+    return headers.get(b"content-type", b"").decode("utf-8", "replace")
+
+
+def _binary_offsets(data: bytes) -> tuple[int, int]:
+    """Return where the headers and the body begin. Raises `DecodeError` for invalid offsets."""
     if len(data) < _HEADER.size:
         raise DecodeError("field '__data__' is cut off within its header")
     _magic, version, headers_at, body_at = _HEADER.unpack_from(data)
@@ -72,7 +92,7 @@ def _binary_body(data: bytes) -> bytes:
             f"field '__data__' has invalid offsets: headers at {headers_at}, body at {body_at}, of "
             f"{len(data)} bytes"
         )
-    return data[body_at:]
+    return headers_at, body_at
 
 
 def binary_envelope(body: bytes, content_type: str) -> bytes:
@@ -100,7 +120,8 @@ def json_envelope(body: bytes, content_type: str) -> bytes:
 class FastStreamCodec(MessageCodec):
     """FastStream's field ``__data__``: written in the format of 0.6, read in either format.
 
-    The body is JSON, written by msgspec or by the pydantic model; the text of a str; or bytes, unchanged.
+    The body is JSON, written by msgspec or by the pydantic model; the text of a str; or bytes, unchanged. If the
+    declared type may be a str or bytes among others, the content type decides, as in FastStream.
 
     >>> codec = FastStreamCodec(dict[str, int])
     >>> codec.decode(codec.encode({"id": 17}))
@@ -108,6 +129,7 @@ class FastStreamCodec(MessageCodec):
     """
 
     name = "faststream"
+    writes_json = True
     envelope = staticmethod(binary_envelope)
 
     def __init__(self, kind: Any) -> None:
@@ -118,22 +140,36 @@ class FastStreamCodec(MessageCodec):
         if isinstance(message, bytes):
             value = self.envelope(message, "")
         elif isinstance(message, str):
-            value = self.envelope(message.encode(), "text/plain")
+            value = self.envelope(_encoded(message), "text/plain")
         else:
-            ((_name, body),) = self._json.encode(message)
-            value = self.envelope(body, "application/json")
-        return [(FASTSTREAM_FIELD, value)]
+            value = self.envelope(self._json.document_of(message), "application/json")
+        return self._read_back(message, [(FASTSTREAM_FIELD, value)])
 
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
-        body = faststream_body(_data(flat))
+        data = _data(flat)
+        body = faststream_body(data)
         if self.kind is bytes:
             return body
         if self.kind is str:
             return _text(body)
+        content_type = _content_type(data)
+        if content_type == "text/plain" and (found := self._converted(_text(body))) is not UNSET:
+            return found
         try:
             return self._json.decode_flat([DATA_FIELD, body])
         except DecodeError as error:
+            if not content_type and (found := self._converted(body)) is not UNSET:
+                return found
             raise DecodeError(f"in the body that field '__data__' holds: {error}") from None
+
+    def _converted(self, body: str | bytes) -> Any:
+        """Return a body that is not JSON as the declared type; UNSET if this type has no such values."""
+        if isinstance(self._json, PydanticJSONCodec):
+            return UNSET
+        try:
+            return msgspec.convert(body, self.kind, strict=False)
+        except (msgspec.ValidationError, TypeError, ValueError):
+            return UNSET
 
 
 class FastStreamJSONCodec(FastStreamCodec):
@@ -151,6 +187,13 @@ def _data(flat: Sequence[bytes]) -> bytes:
     raise DecodeError(
         f"field '__data__', to which FastStream writes, is missing; the entry has the fields {names(flat)}"
     )
+
+
+def _encoded(message: str) -> bytes:
+    try:
+        return message.encode()
+    except UnicodeEncodeError as error:
+        raise EncodeError(f"{shown(message)} cannot be written as UTF-8: {error}") from error
 
 
 def _text(body: bytes) -> str:

@@ -16,16 +16,24 @@ from uuid import UUID
 
 import msgspec
 
-from headwater.errors import DecodeError, EncodeError
+from headwater.errors import DeclarationError, DecodeError, EncodeError
 from headwater.messages.codecs import (
     MessageCodec,
+    decoder_of,
     names,
     pydantic_words,
     shown,
     type_name,
 )
+from headwater.messages.declared import check_model, fixed_values
 from headwater.messages.keys import Pairs
-from headwater.messages.shapes import UNSET, FieldKind, Shape, shapes_of
+from headwater.messages.read_back import (
+    WHOLE_MINUTES,
+    Difference,
+    has_seconds_in_offset,
+    not_in_json,
+)
+from headwater.messages.shapes import UNSET, FieldKind, Shape, refuse_reserved, shapes_of
 
 
 def text(value: Any) -> bytes:
@@ -49,6 +57,12 @@ def _time_text(value: datetime) -> bytes:
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z").encode()
 
 
+def _clock_text(value: time) -> bytes:
+    if has_seconds_in_offset(value):
+        raise ValueError(f"its UTC offset has seconds. {WHOLE_MINUTES}")
+    return value.isoformat().encode()
+
+
 def _as_json(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
@@ -66,7 +80,7 @@ _WRITERS: dict[type, Callable[[Any], bytes]] = {
     memoryview: bytes,
     datetime: _time_text,
     date: lambda value: value.isoformat().encode(),
-    time: lambda value: value.isoformat().encode(),
+    time: _clock_text,
     timedelta: lambda value: str(msgspec.to_builtins(value)).encode(),
     Decimal: lambda value: str(value).encode(),
     UUID: lambda value: str(value).encode(),
@@ -91,19 +105,28 @@ class FieldsCodec(MessageCodec):
     def __init__(self, kind: Any) -> None:
         super().__init__(kind)
         self.shapes = shapes_of(kind)
+        self._check_declared()
         self._by_field = {shape.field.encode(): shape for shape in self.shapes}
         self._none_when_missing = [s.field for s in self.shapes if s.none_when_missing]
         config = getattr(kind, "__struct_config__", None)
         self._tag: tuple[str, Any] | None = None
         if config is not None and config.tag is not None:
             self._tag = (config.tag_field, config.tag)
+            refuse_reserved(type_name(kind), config.tag_field)
         self._is_dict = isinstance(kind, type) and issubclass(kind, dict)
+
+    def _check_declared(self) -> None:
+        """Raise `DeclarationError` if a nested value could not be written or read back."""
+        decoder_of(msgspec.json.Decoder, self.kind)
 
     def encode(self, message: Any) -> Pairs:
         pairs: Pairs = []
         if self._tag is not None:
             pairs.append((self._tag[0].encode(), text(self._tag[1])))
+        sure = type(message) is self.kind  # an instance of a derived class may have more attributes
         for shape, value in self._values(message):
+            if type(value) not in shape.exact:
+                sure = False
             if value is None or value is UNSET:
                 continue
             try:
@@ -114,7 +137,12 @@ class FieldsCodec(MessageCodec):
                 ) from error
         if not pairs:
             raise EncodeError(f"{shown(message)} has no field that is not None: an entry needs one")
-        return pairs
+        return pairs if sure else self._read_back(message, pairs)
+
+    def _not_in_json(self, message: Any) -> Difference | None:
+        nested = (pair for pair in self._values(message) if pair[0].kind is FieldKind.JSON)
+        found = (not_in_json(value, shape.field) for shape, value in nested)
+        return next((one for one in found if one is not None), None)
 
     def _values(self, message: Any) -> list[tuple[Shape, Any]]:
         try:
@@ -139,7 +167,7 @@ class FieldsCodec(MessageCodec):
             values.setdefault(self._tag[0], self._tag[1])
         try:
             return msgspec.convert(values, self.kind, strict=False)
-        except (msgspec.ValidationError, TypeError, ValueError) as error:
+        except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise DecodeError(self._complaint(values, flat, error)) from None
 
     def _read(self, flat: Sequence[bytes]) -> dict[str, Any]:
@@ -150,7 +178,8 @@ class FieldsCodec(MessageCodec):
             if shape is not None:
                 values[shape.field] = self._read_one(shape, raw)
             elif self._tag is not None and name == self._tag[0].encode():
-                values[self._tag[0]] = _unicode(self._tag[0], raw)
+                field, tag = self._tag
+                values[field] = tag if raw == text(tag) else _unicode(field, raw)
         for field in self._none_when_missing:
             values.setdefault(field, None)
         return values
@@ -192,21 +221,44 @@ class FieldsCodec(MessageCodec):
 
 
 class PydanticFieldsCodec(FieldsCodec):
-    """Codec fields for a pydantic model. Its aliases are the field names."""
+    """Codec fields for a pydantic model. Its aliases are the field names. Computed fields are not written."""
+
+    def __init__(self, kind: Any) -> None:
+        self._round_trip = check_model(kind, text_keys=True)
+        super().__init__(kind)
+
+    def _check_declared(self) -> None:
+        """Raise `DeclarationError` for a value of a Literal or an Enum that pydantic does not read from its text."""
+        from pydantic import TypeAdapter, ValidationError
+
+        for shape in self.shapes:
+            annotation = self.kind.model_fields[shape.attribute].annotation
+            values = fixed_values(annotation) if shape.kind is FieldKind.TEXT else []
+            for value in values:
+                try:
+                    found = TypeAdapter(annotation).validate_python(text(value).decode())
+                except ValidationError:
+                    found = None
+                if found != value:
+                    raise DeclarationError(
+                        f"{type_name(self.kind)}.{shape.attribute}: {value!r} is written as the text "
+                        f"{text(value).decode()!r}, and pydantic does not read it back. Use str values, an "
+                        "IntEnum, or codec='json'."
+                    )
 
     def _values(self, message: Any) -> list[tuple[Shape, Any]]:
         try:
-            values = message.model_dump(by_alias=True)
+            values = message.model_dump(by_alias=True, round_trip=self._round_trip)
         except AttributeError as error:
             raise EncodeError(f"{shown(message)} is not a valid {type_name(self.kind)}") from error
-        return [(s, values.get(s.field, values.get(s.attribute))) for s in self.shapes]
+        return [(shape, values.get(shape.field)) for shape in self.shapes]
 
     def _write(self, shape: Shape, value: Any) -> bytes:
         from pydantic_core import to_json, to_jsonable_python
 
         if shape.kind is FieldKind.JSON:
             return to_json(value)
-        if any(isinstance(value, known) for known in _WRITERS):
+        if type(value) in _WRITERS or any(isinstance(value, known) for known in _WRITERS):
             return text(value)
         return text(to_jsonable_python(value))
 
@@ -214,7 +266,8 @@ class PydanticFieldsCodec(FieldsCodec):
         from pydantic import ValidationError
 
         try:
-            return self.kind.model_validate(self._read(flat))
+            # strict=False: a strict model would refuse the text of a number
+            return self.kind.model_validate(self._read(flat), strict=False)
         except ValidationError as error:
             raise DecodeError(
                 f"{pydantic_words(error)}; the entry has the fields {names(flat)}"

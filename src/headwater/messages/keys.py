@@ -18,8 +18,14 @@ RESERVED_PREFIX = "hw."
 """Prefix of the field names that Headwater reserves. Such fields describe an entry and are not part of
 its message."""
 
+RESERVED_NAMES = "the names traceparent, tracestate and those that begin with 'hw.' are reserved"
+"""The rule of `is_reserved`, for errors."""
+
 TRACE_FIELDS = frozenset({"traceparent", "tracestate"})
 """Field names of the W3C Trace Context. They are added to a message's fields and are not part of the message."""
+
+_RESERVED_PREFIX = RESERVED_PREFIX.encode()
+_TRACE_FIELDS = frozenset(name.encode() for name in TRACE_FIELDS)
 
 EXPIRES_FIELD = b"hw.expires"
 """The field with the ``expires=`` of an entry: the milliseconds after its id within which a handler must start."""
@@ -41,8 +47,9 @@ def is_reserved(field: str | bytes) -> bool:
     >>> is_reserved("hw.error"), is_reserved(b"traceparent"), is_reserved("total")
     (True, True, False)
     """
-    name = field.decode("utf-8", "replace") if isinstance(field, bytes) else field
-    return name.startswith(RESERVED_PREFIX) or name in TRACE_FIELDS
+    if isinstance(field, bytes):
+        return field.startswith(_RESERVED_PREFIX) or field in _TRACE_FIELDS
+    return field.startswith(RESERVED_PREFIX) or field in TRACE_FIELDS
 
 
 def related_key(stream: str, suffix: str) -> str:

@@ -16,7 +16,8 @@ from headwater.messages.codecs import (
     shown,
     type_name,
 )
-from headwater.messages.keys import RESERVED_PREFIX, Pairs
+from headwater.messages.declared import check_model
+from headwater.messages.keys import RESERVED_NAMES, Pairs, is_reserved
 
 
 class MsgpackCodec(DocumentCodec):
@@ -54,10 +55,14 @@ class PydanticMsgpackCodec(DocumentCodec):
     name = "msgpack"
     document = "MessagePack"
 
+    def __init__(self, kind: Any) -> None:
+        super().__init__(kind)
+        self._round_trip = check_model(kind, text_keys=False)
+
     def _write(self, message: Any) -> bytes:
         from pydantic_core import to_jsonable_python
 
-        values = message.model_dump(by_alias=True)
+        values = message.model_dump(by_alias=True, round_trip=self._round_trip)
         return msgspec.msgpack.encode(values, enc_hook=to_jsonable_python)
 
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
@@ -65,7 +70,8 @@ class PydanticMsgpackCodec(DocumentCodec):
 
         data = self._data(flat)
         try:
-            return self.kind.model_validate(msgspec.msgpack.decode(data))
+            # strict=False: MessagePack has fewer types than Python, so strict models would refuse a UUID
+            return self.kind.model_validate(msgspec.msgpack.decode(data), strict=False)
         except ValidationError as error:
             raise DecodeError(pydantic_words(error)) from None
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -76,8 +82,8 @@ class PydanticMsgpackCodec(DocumentCodec):
 
 
 class BytesCodec(MessageCodec):
-    """Codec bytes: the message is the fields themselves, as a dict or a list of pairs. A dict has the
-    last value of a repeated field.
+    """Codec bytes: the message is the fields themselves, as a dict or a list of pairs, without reserved ones
+    (``hw.…``, ``traceparent``, ``tracestate``). A dict has the last value of a repeated field.
 
     >>> BytesCodec(dict[bytes, bytes]).decode([(b"a", b"1"), (b"b", b"2")])
     {b'a': b'1', b'b': b'2'}
@@ -107,14 +113,18 @@ class BytesCodec(MessageCodec):
                     f"{shown(part)} is a {type_name(type(part))}: codec bytes takes bytes only"
                 )
         for name, _value in pairs:
-            if name.startswith(RESERVED_PREFIX.encode()):
-                raise EncodeError(
-                    f"field {shown(name)}: names that begin with {RESERVED_PREFIX!r} are reserved"
-                )
+            if is_reserved(name):
+                raise EncodeError(f"field {shown(name)}: {RESERVED_NAMES}; use another name")
+        if self._make is dict and len(dict(pairs)) < len(pairs):
+            raise EncodeError(
+                f"{shown(message)} repeats a name, which {type_name(self.kind)} would lose: declare "
+                "list[tuple[bytes, bytes]]"
+            )
         return pairs
 
     def decode_flat(self, flat: Sequence[bytes]) -> Any:
-        return self._make(list(zip(flat[::2], flat[1::2], strict=False)))
+        pairs = zip(flat[::2], flat[1::2], strict=False)
+        return self._make([pair for pair in pairs if not is_reserved(pair[0])])
 
 
 def _container(kind: Any) -> Callable[[Pairs], Any]:

@@ -1,22 +1,27 @@
 """Maps each attribute of a message type to a stream field.
 
 The value of a stream field is bytes without a type. The declared type decides how the bytes are read: as
-text, as raw bytes, or as a JSON document. A type that could be two of these (``str | list[int]``) is
-refused, because its values could not be read back.
+text, as raw bytes, or as a JSON document. A type that could be two of these (``str | list[int]``), or text of
+two types (``str | int``, ``Any``), is refused, because its values could not be read back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum
-from typing import Any, NamedTuple
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin
+from uuid import UUID
 
 import msgspec
 from msgspec import inspect
 
 from headwater.errors import DeclarationError
 from headwater.messages.codecs import is_pydantic, type_name
-from headwater.messages.keys import is_reserved
+from headwater.messages.declared import check_values
+from headwater.messages.keys import RESERVED_NAMES, is_reserved
 
 
 class FieldKind(Enum):
@@ -42,10 +47,23 @@ class Shape(NamedTuple):
     naive_time: bool
     """True if the attribute is declared without a time zone (``Meta(tz=False)``)."""
     type_name: str
+    exact: tuple[type, ...] = ()
+    """Classes whose values are certainly read back, so that a message need not be decoded to know."""
 
 
+_EXACT: dict[type, type] = {
+    inspect.NoneType: NoneType,
+    inspect.BoolType: bool,
+    inspect.IntType: int,
+    inspect.FloatType: float,
+    inspect.StrType: str,
+    inspect.BytesType: bytes,
+    inspect.DateTimeType: datetime,
+    inspect.DateType: date,
+    inspect.UUIDType: UUID,
+    inspect.DecimalType: Decimal,
+}
 _TEXT = (
-    inspect.AnyType,
     inspect.NoneType,
     inspect.BoolType,
     inspect.IntType,
@@ -67,12 +85,16 @@ def shapes_of(kind: Any) -> list[Shape]:
     without attributes, and for an attribute that a field cannot carry."""
     found = _pydantic_shapes(kind) if is_pydantic(kind) else _msgspec_shapes(kind)
     for shape in found:
-        if is_reserved(shape.field):
-            raise DeclarationError(
-                f"{type_name(kind)}.{shape.attribute}: the field name {shape.field!r} is reserved "
-                "(traceparent, tracestate and names that begin with 'hw.'); use another name."
-            )
+        refuse_reserved(f"{type_name(kind)}.{shape.attribute}", shape.field)
     return found
+
+
+def refuse_reserved(where: str, field: str) -> None:
+    """Raise `DeclarationError` for a reserved field name."""
+    if is_reserved(field):
+        raise DeclarationError(
+            f"{where}: the field name {field!r} is reserved ({RESERVED_NAMES}); use another name."
+        )
 
 
 def _msgspec_shapes(kind: Any) -> list[Shape]:
@@ -86,6 +108,11 @@ def _msgspec_shapes(kind: Any) -> list[Shape]:
             "msgspec Struct, a dataclass, a TypedDict or a pydantic model. Any type msgspec knows "
             "can be written with codec='json'."
         )
+    if isinstance(info, inspect.StructType) and info.array_like:
+        raise DeclarationError(
+            f"{type_name(kind)} has array_like=True, so it is written as an array, which codec fields "
+            "has not. Remove array_like=True, or use codec='json'."
+        )
     return [_shape(kind, field) for field in info.fields]
 
 
@@ -98,14 +125,30 @@ def _shape(kind: Any, field: inspect.Field) -> Shape:
             "field out, and it would be read as the default. Make None the default, or use "
             "codec='json'."
         )
+    found = _kind(where, field.type, _refused_class)
+    if found is FieldKind.TEXT:
+        check_values(where, field.type, as_text=True)
     return Shape(
         field.name,
         field.encode_name,
-        _kind(where, field.type, _refused_class),
+        found,
         field.required and not may_be_none,
         field.required and may_be_none,
         isinstance(field.type, inspect.DateTimeType) and field.type.tz is False,
         _name(field.type),
+        () if hasattr(kind, "__post_init__") else _exact(field.type),
+    )
+
+
+def _exact(info: inspect.Type) -> tuple[type, ...]:
+    """Return the classes whose values are read back for certain: a class and None, without limits to its values."""
+    members = info.types if isinstance(info, inspect.UnionType) else (info,)
+    if sum(not isinstance(member, inspect.NoneType) for member in members) > 1:
+        return ()
+    return tuple(
+        _EXACT[type(member)]
+        for member in members
+        if type(member) in _EXACT and member == type(member)()
     )
 
 
@@ -130,10 +173,16 @@ def _kind(
         return _kind(where, info.type, custom)
     if isinstance(info, inspect.CustomType):
         return custom(where, info)
+    if isinstance(info, inspect.AnyType):
+        raise DeclarationError(
+            f"{where} is declared Any, but a field is text or bytes without a type, so 17 would be read as "
+            "'17'. Declare the type, or use codec='json'."
+        )
     if isinstance(info, inspect.UnionType):
         members = [m for m in info.types if not isinstance(m, inspect.NoneType)]
         kinds = {_kind(where, member, custom) for member in members}
-        if kinds == {FieldKind.TEXT, FieldKind.TIME}:
+        if kinds <= {FieldKind.TEXT, FieldKind.TIME} and len(members) > 1:
+            _refuse_str_and_other(where, info, members)
             return FieldKind.TEXT
         if len(kinds) > 1:
             raise DeclarationError(
@@ -146,6 +195,18 @@ def _kind(
     if isinstance(info, _TEXT):
         return FieldKind.TEXT
     return FieldKind.RAW if isinstance(info, _RAW) else FieldKind.JSON
+
+
+def _refuse_str_and_other(where: str, info: inspect.Type, members: list[inspect.Type]) -> None:
+    """Raise `DeclarationError` for a union of str and other types that are written as text."""
+    if any(
+        isinstance(one.type if isinstance(one, inspect.Metadata) else one, inspect.StrType)
+        for one in members
+    ):
+        raise DeclarationError(
+            f"{where} may be a str or another type that is written as text ({_name(info)}), and would "
+            "always be read as a str. Use one of them, or codec='json'."
+        )
 
 
 def _name(info: inspect.Type) -> str:
@@ -163,13 +224,17 @@ def _name(info: inspect.Type) -> str:
 
 
 def _pydantic_shapes(kind: Any) -> list[Shape]:
+    from pydantic import Json, RootModel
+
+    if issubclass(kind, RootModel):
+        raise DeclarationError(
+            f"{type_name(kind)} is a RootModel, whose value has no name that could be a field. Use "
+            "codec='json'."
+        )
     found = []
     for attribute, field in kind.model_fields.items():
         where = f"{type_name(kind)}.{attribute}"
-        try:
-            info = inspect.type_info(field.annotation)
-        except (TypeError, ValueError):
-            info = inspect.AnyType()
+        info = _pydantic_info(field.annotation)
         may_be_none = _may_be_none(info)
         required = field.is_required()
         if (
@@ -181,11 +246,14 @@ def _pydantic_shapes(kind: Any) -> list[Shape]:
                 f"{where} may be None but has another default: codec fields writes None by leaving "
                 "the field out. Make None the default, or use codec='json'."
             )
+        way = _kind(where, info, _pydantic_class)
+        if any(one is Json or isinstance(one, Json) for one in field.metadata):
+            way = FieldKind.TEXT  # the text is the document
         found.append(
             Shape(
                 attribute,
-                field.alias or attribute,
-                _kind(where, info, _pydantic_class),
+                field.serialization_alias or attribute,
+                way,
                 required and not may_be_none,
                 required and may_be_none,
                 False,
@@ -193,6 +261,17 @@ def _pydantic_shapes(kind: Any) -> list[Shape]:
             )
         )
     return found
+
+
+def _pydantic_info(annotation: Any) -> inspect.Type:
+    """Return msgspec's view of an annotation, with a class that is written as text for what msgspec does not
+    know."""
+    try:
+        return inspect.type_info(annotation)
+    except (TypeError, ValueError, NameError):
+        if get_origin(annotation) in (Union, UnionType):
+            return inspect.UnionType(tuple(_pydantic_info(one) for one in get_args(annotation)))
+        return inspect.CustomType(object)
 
 
 def _pydantic_class(_where: str, found: inspect.CustomType) -> FieldKind:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
+from headwater.common.log_limit import LimitedLog
 from headwater.groups.membership.backup_writer import BACKUP_SECONDS, BackupWriter, write_quiet
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import (
@@ -47,6 +48,7 @@ class GroupBackups:
         self.consumers: dict[BackedUp, None] = {}
         self._clock = clock
         self._wake = asyncio.Event()
+        self._limited = LimitedLog(log, monotonic=clock.monotonic)
         self._scripts = True
         """True unless the user may not run scripts."""
 
@@ -70,6 +72,7 @@ class GroupBackups:
                 if timer is not None:
                     timer.cancel()
             now = self._clock.monotonic()
+            self._limited.report()
             nodes: dict[SharedConnection, list[tuple[BackedUp, GroupSession]]] = {}
             for one in self.consumers:
                 session = one.session()
@@ -94,10 +97,22 @@ class GroupBackups:
         now = self._clock.monotonic()
         for (one, session), result in zip(part, results, strict=True):
             if isinstance(result, Exception):
-                one.failed(session, result)
+                self._failed(one, session, result)
                 result = BACKUP_SECONDS
             # This may be slightly early: `BackupWriter` writes as soon as the last backup is 1.8 s old.
             one.due = now + result - LOOK_SECONDS / 2
+
+    def _failed(self, one: BackedUp, session: GroupSession, error: Exception) -> None:
+        if remedy(error, Step.READ) is not Remedy.END:
+            one.failed(session, error)
+            return
+        # Without a backup, the worker can still handle the entries of this group, and of its other groups.
+        self._limited.error(
+            "group %s of stream %s was not backed up; this is tried again",
+            session.member.group,
+            session.member.stream,
+            error=error,
+        )
 
     async def _write_quiet(
         self,
@@ -176,12 +191,9 @@ class BackedUp:
         return done.again_ms / 1000
 
     def failed(self, session: GroupSession, error: Exception) -> None:
-        """Handle the error of a round. Raises the error if it is not one of the store."""
+        """Handle an error of the store in a round."""
         member = session.member
-        what = remedy(error, Step.READ)
-        if what is Remedy.END:
-            raise error
-        if what is Remedy.RECONNECT:
+        if remedy(error, Step.READ) is Remedy.RECONNECT:
             self.connection().renew()
         # The reader meets the same errors, and logs them.
         log.debug("group %s of %s was not backed up: %s", member.group, member.stream, error)

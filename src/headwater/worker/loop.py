@@ -110,7 +110,7 @@ class Loop:
         self.scope = scope = Scope(
             consumer, consumer_name, parts.clock, Changes(), parts.connections, EntryHooks()
         )
-        slot = self._report_leases()
+        slot = LeaseSlot()
         lease = self._reader_lease(slot)
         self.in_flight = InFlight(scope, counters=telemetry.counters, reading=lease)
         self._fresh = self._make_fresh(slot)
@@ -143,19 +143,6 @@ class Loop:
         parts.lock.loops.append(self)
 
     # --- its parts --------------------------------------------------------------------------------
-
-    def _report_leases(self) -> LeaseSlot:
-        """Report to the supervisor the leases that this process renews."""
-        consumer = self.consumer
-        return self._parts.reports.holds(
-            consumer.stream.name,
-            consumer.group,
-            self.scope.consumer_name,
-            claim_after_ms=consumer.claim_after_ms,
-            lease_ms=consumer.lease_ms,
-            ordered=consumer.order_by is not None,
-            longest_ms=0 if consumer.isolated else consumer.timeout_ms,
-        )
 
     def _reader_lease(self, slot: LeaseSlot) -> ReaderLease | None:
         if self.consumer.order_by is None:
@@ -300,6 +287,17 @@ class Loop:
 
     def _begin_to_renew(self) -> None:
         consumer, parts = self.consumer, self._parts
+        # Not earlier: the supervisor takes a consumer that it knows and that is not renewed for one that is stuck.
+        parts.reports.holds(
+            self._fresh.slot,
+            consumer.stream.name,
+            consumer.group,
+            self.scope.consumer_name,
+            claim_after_ms=consumer.claim_after_ms,
+            lease_ms=consumer.lease_ms,
+            ordered=consumer.order_by is not None,
+            longest_ms=0 if consumer.isolated else consumer.timeout_ms,
+        )
         self._leased = Leased(
             self.scope.name,
             self.in_flight,
@@ -320,6 +318,7 @@ class Loop:
         """Remove this consumer from the renewals and backups that the process does for all consumers."""
         if self._leased is not None:
             self._parts.renewer.remove(self._leased)
+            self._parts.reports.gives_back(self._fresh.slot)
             self._leased = None
         self._parts.backups.consumers.pop(self._backed_up, None)
         if self._joining is not None:

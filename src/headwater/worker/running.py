@@ -22,7 +22,8 @@ from headwater.worker.group_backup_task import GroupBackups
 from headwater.worker.leases.lease import TaskRenewer, ThreadRenewer
 from headwater.worker.loop import Loop, ProcessParts, TaskEnded
 from headwater.worker.observe.delays import ProcessDelays
-from headwater.worker.observe.supervisor_pipe import Reports
+from headwater.worker.observe.logs import enable_loggers
+from headwater.worker.observe.supervisor_pipe import Reports, reported
 from headwater.worker.observe.telemetry import Telemetry
 from headwater.worker.read.quarantine import QuarantineLock, Suspects
 from headwater.worker.run.execute import HandlerOverran, runs_in_pool
@@ -181,6 +182,7 @@ class Running:
 
     async def _open(self) -> None:
         await self._lifespan.open()
+        enable_loggers()  # a function of `on_start` may have configured logging
         if self._suspects is not Suspects.ONLY:
             first = {loop.consumer.handler: loop for loop in reversed([*self.loops.values()])}
             await asyncio.gather(*(loop.executor.prepare() for loop in first.values()))
@@ -230,7 +232,7 @@ class Running:
     def _start_for_suspects(self) -> None:
         """Start the consumers of groups that have a suspect, in the quarantine process. Others do not connect."""
         for consumer, loop in self.loops.items():
-            group = (consumer.stream.name, consumer.group)
+            group = (reported(consumer.stream.name), reported(consumer.group))
             if (
                 group in self._reports.suspected_in
                 and not loop.started

@@ -6,7 +6,8 @@
 
 Rule 1. The trace continues in the entry's field ``traceparent``, so a retry, a claim by another worker and a Spark
         query belong to the same trace. A batch has links to the traces of its messages instead.
-Rule 2. Spans have the names and attributes of the semantic conventions for messaging.
+Rule 2. Spans have the names and attributes of the semantic conventions for messaging. Exporters accept only UTF-8, so
+        other bytes of a name are written in the form ``\\xff``.
 
 Source: OpenTelemetry, "Semantic conventions for messaging spans"; W3C, "Trace Context".
 """
@@ -17,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from headwater.common.names import printable
 from headwater.common.trace_context import (
     Context,
     Span,
@@ -63,10 +65,10 @@ class Tracing(Middleware):
         if not trace.get_current_span().get_span_context().is_valid:
             parent = _handled.get()
         span = self._tracer.start_span(
-            f"send {stream}",
+            f"send {printable(stream)}",
             parent,
             kind=SpanKind.PRODUCER,
-            attributes=attributes_of(stream, "send"),
+            attributes=attributes_of(printable(stream), "send"),
         )
         span.end()
         mutable: Any = fields
@@ -78,7 +80,7 @@ class Tracing(Middleware):
     def receive(self, delivery: Delivery) -> None:
         links = links_to([delivery.fields])
         attributes = _of_delivery(delivery, "receive")
-        name = f"receive {delivery.stream}"
+        name = f"receive {printable(delivery.stream)}"
         self._tracer.start_span(
             name, kind=SpanKind.CLIENT, links=links, attributes=attributes
         ).end()
@@ -92,7 +94,7 @@ class Tracing(Middleware):
             parent, links = Context(), links_to([one.fields for one in message.deliveries])
             attributes["messaging.batch.message_count"] = len(message)
         with self._tracer.start_as_current_span(
-            f"process {delivery.stream}",
+            f"process {printable(delivery.stream)}",
             parent,
             kind=SpanKind.CONSUMER,
             links=links,
@@ -107,7 +109,7 @@ class Tracing(Middleware):
         parent = self._processed.pop(_key(delivery), None) or context_of(delivery.fields)
         attributes = _of_delivery(delivery, "settle")
         attributes["headwater.ending"] = ending.value
-        name = f"settle {delivery.stream}"
+        name = f"settle {printable(delivery.stream)}"
         span = self._tracer.start_span(name, parent, kind=SpanKind.CLIENT, attributes=attributes)
         if ending is Ending.DEAD:
             span.set_status(StatusCode.ERROR, "dead letter")
@@ -133,9 +135,9 @@ def _key(delivery: Delivery) -> tuple[str, str, str]:
 
 def _of_delivery(delivery: Delivery, operation: str) -> dict[str, Any]:
     return {
-        **attributes_of(delivery.stream, operation),
+        **attributes_of(printable(delivery.stream), operation),
         "messaging.message.id": delivery.id,
-        "messaging.consumer.group.name": delivery.group,
-        "messaging.client.id": delivery.consumer,
+        "messaging.consumer.group.name": printable(delivery.group),
+        "messaging.client.id": printable(delivery.consumer),
         "headwater.deliveries": delivery.count,
     }

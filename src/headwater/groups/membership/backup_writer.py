@@ -37,6 +37,7 @@ from headwater.groups.protocol.operation import (
     executed,
     group_row,
     server_ms,
+    whole_number,
 )
 from headwater.messages.keys import SIGN_CONSUMER, group_backup_key
 
@@ -109,7 +110,7 @@ class BackupWriter:
             return Round(written=True, set_back_ms=0)
         replies = yield [["HMGET", key, "at", SIGNED], ["XINFO", "GROUPS", member.stream]]
         at, signed = accepted(replies[0])
-        before = int(at or 0)
+        before = whole_number(at) or 0
         set_back = before - now if before - now > SET_BACK_MS else 0
         others = 0 < self._wrote_at < before
         if not set_back and now - before < (TAKEN_OVER_MS if others else BACKUP_SECONDS * 900):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from headwater.common.names import text_of
 from headwater.groups.membership.member import CLAIM_AFTER_FIELD, Member, retire
 from headwater.groups.protocol.missing_stream import GroupMissing, of_stream
-from headwater.groups.protocol.operation import Operation, Refused, mapping
+from headwater.groups.protocol.operation import Operation, Refused, mapping, whole_number
 from headwater.messages.keys import RESERVED_PREFIX, group_settings_key, reader_key
 
 UNSEEN_MS = 24 * 60 * 60 * 1000
@@ -67,9 +67,9 @@ def consumers(
             f"there is no group {group!r} of stream {stream!r}; `headwater groups list {stream}` lists "
             "them"
         )
-    silent_ms = ACTIVE_MS
-    if isinstance(announced, bytes):
-        silent_ms = min(silent_ms, int(announced))  # then its entries can be claimed
+    silent_ms, claim_after_ms = ACTIVE_MS, whole_number(announced)
+    if claim_after_ms is not None:
+        silent_ms = min(silent_ms, claim_after_ms)  # then its entries can be claimed
     return _parsed((yield from of_stream(reply, stream)), unseen_ms, silent_ms)
 
 

@@ -3,7 +3,8 @@
     {stream}:hw:noted:<group>   at       time of the backup, in Unix milliseconds of the server
                                 last     the last-delivered id
                                 floor    the smallest pending id, if there are too many to list
-                                pending  the pending entries, as JSON: owners, and rows
+                                pending  the pending entries, as JSON: owners, and rows; names, the owners in
+                                         base64, if the name of one is not UTF-8
                                 signed   1 if the group has the consumer ``hw.sign``
 
 Rule 1. A backup is consistent, because all of it is read in one MULTI.
@@ -14,9 +15,10 @@ Rule 2. Its text changes only if the pending entries change. So a delayed entry 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from headwater.common.model import StreamID, id_before
+from headwater.common.names import bytes_of, printable, text_of
 from headwater.messages.keys import PARKED_CONSUMER
 
 FIELDS: Final = ("at", "last", "floor", "pending")
@@ -68,14 +70,18 @@ class GroupBackup(NamedTuple):
         ]
         import msgspec  # imported here, because every report on a group imports this module
 
-        return msgspec.json.encode(
-            {"owners": [owner.decode("utf-8", "surrogateescape") for owner in owners], "rows": rows}
-        )
+        names = [*map(text_of, owners)]
+        text: _Text = {"owners": [*map(printable, names)], "rows": rows}
+        if text["owners"] != names:
+            text["names"] = owners
+        return msgspec.json.encode(text)
 
 
 class _Text(TypedDict):
     owners: list[str]
     rows: list[tuple[str, int, int, int]]
+    names: NotRequired[list[bytes]]
+    """The owners, if one is not UTF-8. JSON has only text, so ``owners`` is not exact then."""
 
 
 def parse(values: Sequence[Any]) -> GroupBackup | None:
@@ -87,7 +93,7 @@ def parse(values: Sequence[Any]) -> GroupBackup | None:
         return None
     try:
         text = msgspec.json.decode(pending or b'{"owners":[],"rows":[]}', type=_Text)
-        owners = [owner.encode("utf-8", "surrogateescape") for owner in text["owners"]]
+        owners = text.get("names") or [*map(bytes_of, text["owners"])]
         rows = [Row(one.encode(), count, owners[n], ripe) for one, count, n, ripe in text["rows"]]
         smallest = StreamID.parse(floor) if floor else None
         return GroupBackup(int(at), StreamID.parse(last), smallest, rows)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from headwater.common.model import MIN_ID, StreamID, id_before
+from headwater.common.names import bytes_of
 from headwater.errors import DeclarationError
 from headwater.groups.membership.group_backup import FIELDS, PARKED, SIGNED, GroupBackup, Row, parse
 from headwater.groups.protocol.capabilities import Capabilities
@@ -22,6 +23,7 @@ from headwater.groups.protocol.operation import (
     group_row,
     mapping,
     server_ms,
+    whole_number,
 )
 from headwater.groups.protocol.scripts import RETIRE
 from headwater.messages.keys import delays_key, group_backup_key, group_settings_key
@@ -117,16 +119,19 @@ def join(member: Member, *, position: StreamID | str = MIN_ID) -> Operation[byte
     now = _now_ms(replies[2])
     # Only a worker that creates the group needs the permission to create groups.
     if group_row(replies[0], member.group) is None:
-        if now is not None and 0 <= now - _number(replies[3]) < SEEN_MS:
+        if now is not None and 0 <= now - (whole_number(replies[3]) or 0) < SEEN_MS:
             # The group has just vanished under running workers: continue at their position.
             found = f"{member.consumer}:{now}"
             mark = (yield from rejoin(member, unsettled=(), seen=None, mark=found)).mark
         else:
             _created((yield [_create(member, position)])[0])
-    if announced is None:
-        announced = accepted((yield _announce(member, now))[-1])
-    if int(announced) != member.claim_after_ms:
-        yield from _replace(member, int(announced))
+    agreed_ms = whole_number(announced)
+    if agreed_ms is None:
+        # A value that is not a number was not written by a worker.
+        clear: list[Command] = [] if announced is None else [["HDEL", key, CLAIM_AFTER_FIELD]]
+        agreed_ms = whole_number(accepted((yield [*clear, *_announce(member, now)])[-1]))
+    if agreed_ms is not None and agreed_ms != member.claim_after_ms:
+        yield from _replace(member, agreed_ms)
     agreed: bytes | None = mark
     return agreed
 
@@ -213,7 +218,7 @@ def rejoin(
     kept = yield from _register(member, unsettled)
     restored = sum(command[0] == "XCLAIM" for command in again)
     age = 0 if backup is None or now is None else now - backup.at_ms
-    known = mark.encode()
+    known = bytes_of(mark)
     return Remade(position, kept, known, restored=restored, age_ms=age, replaced=there is not None)
 
 
@@ -244,7 +249,7 @@ def _from_backup(
     """Return the commands that restore pending entries for their former owners. Entries that this member
     owned are left out, because it knows their state; those that it handed back are restored without an owner."""
     mine = {one[0] for one in unsettled}
-    me = member.consumer.encode()
+    me = bytes_of(member.consumer)
     commands: list[Command] = []
     released: dict[int, list[bytes]] = {}
     for row in rows:
@@ -312,10 +317,6 @@ def _settings(member: Member) -> str:
 def _now_ms(reply: Any) -> int | None:
     """Return the server's time from TIME's reply; None if an ACL rule forbids TIME."""
     return None if isinstance(reply, Refused) else server_ms(reply)
-
-
-def _number(reply: Any) -> int:
-    return 0 if reply is None or isinstance(reply, Refused) else int(reply)
 
 
 def _announce(member: Member, now: int | None) -> list[Command]:

@@ -89,5 +89,5 @@ def info_fields(reply: Any) -> dict[str, str]:
     """
     if not isinstance(reply, bytes):
         return {}
-    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").split("\r\n"))
     return {name: value for name, colon, value in lines if colon}

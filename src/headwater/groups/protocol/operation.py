@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LAST_MS = 2.0**53
+"""The greatest score in milliseconds. Greater ones are not exact whole numbers (IEEE 754)."""
+
 Word: TypeAlias = str | bytes | int
 Command: TypeAlias = Sequence[Word]
 Operation: TypeAlias = Generator[list[Command], list[Any], T]
@@ -76,6 +79,27 @@ def server_ms(reply: Any) -> int:
     """
     seconds, micros = accepted(reply)
     return int(seconds) * 1000 + int(micros) // 1000
+
+
+def whole_number(reply: Any) -> int | None:
+    """Return the number in a value that any client can write; None if it is missing, refused, or not a number.
+
+    >>> whole_number(b"30000"), whole_number(b"caf\\xe9"), whole_number(None)
+    (30000, None, None)
+    """
+    try:
+        return int(reply)
+    except (TypeError, ValueError):
+        return None
+
+
+def score_ms(score: bytes | float) -> int:
+    """Return the score of a sorted set as a time in milliseconds. Any client can write one, even an infinite one.
+
+    >>> score_ms(b"1526569258055"), score_ms(b"inf"), score_ms(b"-inf")
+    (1526569258055, 9007199254740992, 0)
+    """
+    return int(min(max(0.0, float(score)), LAST_MS))
 
 
 def executed(replies: Sequence[Any]) -> list[Any]:
@@ -164,17 +188,17 @@ def run_together(
     return run(client, _together(operations))
 
 
-def together(operations: Iterable[Operation[T]]) -> Operation[list[T | HeadwaterError]]:
+def together(operations: Iterable[Operation[T]]) -> Operation[list[T | Exception]]:
     """Run operations that are independent of each other, and send their next commands in one request. Return their
-    results in order. If an operation raises a `HeadwaterError`, the error is its result, and the others continue.
+    results in order. If an operation raises an error, the error is its result, and the others continue.
     """
     return _together([_caught(one) for one in operations])
 
 
-def _caught(operation: Operation[T]) -> Operation[T | HeadwaterError]:
+def _caught(operation: Operation[T]) -> Operation[T | Exception]:
     try:
         return (yield from operation)
-    except HeadwaterError as error:
+    except Exception as error:
         return error
 
 

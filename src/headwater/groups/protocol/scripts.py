@@ -15,6 +15,17 @@ from __future__ import annotations
 
 from headwater.groups.protocol.operation import Script
 
+ROW_OF = """
+-- Return the row of a pending entry whose id comes from a key to which any client can write; nil if it is not an id.
+local function row_of(id)
+  local rows = redis.pcall('XPENDING', stream, group, id, id, 1)
+  if not rows.err then return rows[1] end
+  if string.find(rows.err, 'Invalid stream ID', 1, true) then return nil end
+  return redis.call('XPENDING', stream, group, id, id, 1)[1]  -- raises the error
+end
+"""
+"""A Lua function for scripts in which ``stream`` and ``group`` are local."""
+
 _PROLOGUE = """
 local stream, delays = KEYS[1], KEYS[2]
 local group, consumer, claim_after = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -36,6 +47,7 @@ local function park(id, count, delay)
   return kept[1] ~= nil
 end
 """
+_PROLOGUE += ROW_OF
 
 _CLAIMING = (
     _PROLOGUE
@@ -140,15 +152,17 @@ PUBLISH_DUE = Script(
     _PROLOGUE
     + """
 -- Publish to KEYS[3] the parked entries that are due, and the unread ones that are due; park the other unread ones.
--- ARGV[4] most entries, [5] size in bytes of their content after which it ends, [6] most words of an XADD.
+-- ARGV[4] most entries, [5] size in bytes of their content after which it ends, [6] most words of an XADD, [7] most
+-- digits of a number in a field.
 -- Returns 1 if there may be more to do, milliseconds until the next entry is due or -1, {{id, error}, …} of
 -- entries that the stream refused: those stay as they are.
 local destination, limit, most, words = KEYS[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local digits = tonumber(ARGV[7])
 local taken, size, refused = 0, 0, {}
 -- Remove the last field if it is the number 'name', and return it.
 local function number(fields, name)
   local n = #fields
-  if fields[n - 1] ~= name or not string.find(fields[n], '^%d+$') then return nil end
+  if fields[n - 1] ~= name or not string.find(fields[n], '^%d+$') or #fields[n] > digits then return nil end
   local found = tonumber(fields[n])
   fields[n], fields[n - 1] = nil, nil
   return found
@@ -182,8 +196,8 @@ end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', delays, '-inf', whole(now), 'LIMIT', 0, limit)) do
   if size >= most then break end
   taken = taken + 1
-  local row = pending(id, true)
-  local entry = redis.call('XRANGE', stream, id, id)[1]
+  local row = row_of(id)
+  local entry = row and redis.call('XRANGE', stream, id, id)[1]
   if row and row[2] == 'hw.parked' and entry then
     note_size(entry[2])
     publish(id, entry[2], number(entry[2], 'hw.after') or 0)
@@ -223,7 +237,7 @@ redis.call('XPENDING', stream, group, '-', '+', 1)  -- fails with NOGROUP, which
 local ids = redis.call('ZRANGEBYSCORE', delays, '-inf', whole(now), 'LIMIT', 0, limit)
 local more = #ids == limit and 1 or 0
 for _, id in ipairs(ids) do
-  local row = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  local row = row_of(id)
   if row and row[2] == 'hw.parked' then
     take(row)
   else
@@ -246,10 +260,10 @@ for _, words in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
     if room <= 0 then more = 1 end
   end
 end
-local age = now - tonumber(redis.call('HGET', settings, 'swept_ms') or 0)
+local age = now - (tonumber(redis.call('HGET', settings, 'swept_ms') or '') or 0)
 local unknown = parked > redis.call('ZCARD', delays)
 local sweep = 0
-if age < 0 or age >= every or (unknown and age >= 1000) then
+if not (age >= 0 and age < every) or (unknown and age >= 1000) then
   redis.pcall('HSET', settings, 'swept_ms', whole(now))  -- a server out of memory refuses it
   sweep = 1
 end

@@ -1,6 +1,7 @@
 """Limits of a group across all its workers: the rate at which entries start, and the number that run at once.
 
-    RATES   for each limited key, a string with two times in microseconds of the server:
+    RATES   for each limited key, a string with the time between two tokens of the limit that wrote it, after two times
+            in microseconds of the server:
                 ``run``: all tokens up to it are given away        ──▶ an entry that runs, now or very soon
                 ``line``: the entries in line are due up to it     ──▶ an entry that is parked until its turn
     PLACES  for each limited key, a hash id → consumer of the entries that run, a list of the entries in line, and
@@ -18,6 +19,9 @@ Rule 6. A line is in the key of its places with the suffix ``:line``, and its id
         An entry without a key leaves the line when no live process has it.
 Rule 7. The process that frees a place makes the first entry in line due now. If that process dies first, another
         one does this: each process looks every two seconds.
+Rule 8. The first worker with other limits than the last one makes all parked entries due now, so that none waits for
+        its turn under a limit that was raised, changed or removed. Times of a limit with another rate are not kept:
+        its line is forgotten, and its tokens count as given away up to the next one of this limit at the latest.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headwater.common.names import bytes_of
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import (
     Operation,
@@ -32,8 +37,10 @@ from headwater.groups.protocol.operation import (
     Word,
     accepted,
     mapping,
+    whole_number,
 )
-from headwater.messages.keys import delays_key, limit_key
+from headwater.groups.protocol.scripts import ROW_OF
+from headwater.messages.keys import delays_key, group_settings_key, limit_key, limited_key
 
 KEPT_MS = 7 * 86_400_000
 """Time for which the places of a key are kept after the last change, in milliseconds: longer than any handler runs."""
@@ -43,6 +50,10 @@ LAST_RESORT_MS = 3_600_000
 
 LOOKED_AT = 100
 """Number of keys with a line that `look_after` examines in one step."""
+
+
+LIMITS_FIELD = "limits"
+"""Field of the group's settings with the limits of the worker that joined last."""
 
 
 class Token(NamedTuple):
@@ -82,13 +93,20 @@ RATES = Script(
 -- Returns for each entry two numbers: 0 and microseconds until it starts; 1, until it is due; 2, until the next try.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
+-- A time in the state of a limit. A value that another client has written, or one ten years ahead, counts as none.
+local function time_of(text)
+  local found = tonumber(text or '')
+  return found and found >= 0 and found < now + 315360000000000 and found or 0
+end
 local limits, place = {}, 2
 for i = 1, tonumber(ARGV[1]) do
-  local run, line = string.match(redis.call('GET', KEYS[i]) or '0 0', '^(%S+) (%S+)$')
-  limits[i] = {
-    run = tonumber(run), line = tonumber(line), every = tonumber(ARGV[place]),
+  local run, line, pace = string.match(redis.call('GET', KEYS[i]) or '', '^(%S+) (%S+) ?(%S*)$')
+  local one = {
+    run = time_of(run), line = time_of(line), pace = ARGV[place], every = tonumber(ARGV[place]),
     burst = tonumber(ARGV[place + 1]), has_line = ARGV[place + 2] == '1',
   }
+  if pace ~= one.pace then one.run, one.line = math.min(one.run, now + one.burst + one.every), 0 end
+  limits[i] = one
   place = place + 3
 end
 local function earliest(one) return math.max(now, one.run - one.burst) end
@@ -124,7 +142,8 @@ end
 for i, one in ipairs(limits) do
   if one.changed then
     local left = math.ceil((math.max(one.run, one.line) - now) / 1000) + 1000
-    redis.call('SET', KEYS[i], string.format('%.2f %.2f', one.run, one.line), 'PX', string.format('%.0f', left))
+    local text = string.format('%.2f %.2f %s', one.run, one.line, one.pace)
+    redis.call('SET', KEYS[i], text, 'PX', string.format('%.0f', left))
   end
 end
 return found
@@ -135,11 +154,14 @@ _PLACES = """
 local stream, delays, index = KEYS[1], KEYS[2], KEYS[3]
 local group, claim_after = ARGV[1], tonumber(ARGV[2])
 local verbs, kept = ARGV[3] == '1', ARGV[4]
+"""
+_PLACES += ROW_OF
+_PLACES += """
 -- Return how many places of a key are taken, without those whose entries do not run any more.
 local function taken(key)
   local rows, count = redis.call('HGETALL', key), 0
   for i = 1, #rows, 2 do
-    local row = redis.call('XPENDING', stream, group, rows[i], rows[i], 1)[1]
+    local row = row_of(rows[i])
     if row and row[2] == rows[i + 1] and row[3] < claim_after then
       count = count + 1
     else
@@ -151,6 +173,20 @@ end
 local function leave(key, id)
   if redis.call('HDEL', key .. ':waits', id) == 1 then redis.call('LREM', key .. ':line', 1, id) end
 end
+-- Remove an id that was found in the line. Its hash of ids may lack the id: the server may have evicted the hash.
+local function remove(key, id)
+  redis.call('HDEL', key .. ':waits', id)
+  redis.call('LREM', key .. ':line', 1, id)
+end
+-- Make an entry due now if it is parked.
+local function make_due(id, row)
+  if verbs and row[2] == '' then
+    redis.call('XNACK', stream, group, 'FAIL', 'IDS', 1, id)
+  elseif row[2] == 'hw.parked' then
+    local clock = redis.call('TIME')
+    redis.call('ZADD', delays, 'XX', clock[1] * 1000 + math.floor(clock[2] / 1000), id)
+  end
+end
 -- Make the first entries in line due now, as many as places are free.
 local function call_up(key, most)
   local line = key .. ':line'
@@ -159,16 +195,11 @@ local function call_up(key, most)
   while called < free do
     local first = redis.call('LINDEX', line, called)
     if not first then break end
-    local row = redis.call('XPENDING', stream, group, first, first, 1)[1]
+    local row = row_of(first)
     if not row then
-      leave(key, first)
+      remove(key, first)
     else
-      if verbs and row[2] == '' then
-        redis.call('XNACK', stream, group, 'FAIL', 'IDS', 1, first)
-      elseif row[2] == 'hw.parked' then
-        local clock = redis.call('TIME')
-        redis.call('ZADD', delays, 'XX', clock[1] * 1000 + math.floor(clock[2] / 1000), first)
-      end
+      make_due(first, row)
       called = called + 1
     end
   end
@@ -196,7 +227,7 @@ end
 -- whose process is dead, loses its turn, since all processes may have no room for it.
 local function waits(one, id)
   if one.parks then return true end
-  local row = redis.call('XPENDING', stream, group, id, id, 1)[1]
+  local row = row_of(id)
   return row and row[2] ~= '' and row[2] ~= 'hw.parked' and row[3] < claim_after
 end
 -- Whether a place is free for this entry, and not for others that came before it.
@@ -205,7 +236,7 @@ local function may_take(one, id)
   while before < one.free do
     local other = redis.call('LINDEX', one.line, before)
     if not other or other == id then return true end
-    if waits(one, other) then before = before + 1 else leave(one.key, other) end
+    if waits(one, other) then before = before + 1 else remove(one.key, other) end
   end
   return false
 end
@@ -254,6 +285,21 @@ for i = 4, #KEYS do
   place = place + 2 + count
 end
 return called
+"""
+)
+
+
+MAKE_DUE = Script(
+    _PLACES
+    + """
+-- KEYS[4] hash of entries that wait for a limit. ARGV[5…] ids from it. Those that are parked are due now, and they and
+-- those that are not pending any more leave the hash. Those that wait in a process stay.
+for i = 5, #ARGV do
+  local row = row_of(ARGV[i])
+  if row then make_due(ARGV[i], row) end
+  if not row or row[2] == '' or row[2] == 'hw.parked' then redis.call('HDEL', KEYS[4], ARGV[i]) end
+end
+return 0
 """
 )
 
@@ -323,11 +369,36 @@ def look_after(member: Member, cursor: int) -> Operation[tuple[int, int]]:
     if not page:
         return 0, int(following)
     words: list[Word] = [*_who(member), member.consumer]
-    rows = mapping(page)
+    # Another client may have written other fields.
+    own = bytes_of(limit_key(member.stream, member.group)) + b":"
+    rows = {
+        key: most
+        for key, most in mapping(page).items()
+        if key.startswith(own) and whole_number(most) is not None
+    }
     for most in rows.values():
         words += [most, 0]
     found: int = yield from FREE_PLACES.call([*_keys(member), *rows], words)
     return found, int(following)
+
+
+def agree_on_limits(member: Member, limits: str) -> Operation[None]:
+    """Make all entries that were parked for a limit due now if the last worker that joined had other ``limits``."""
+    settings = group_settings_key(member.stream, member.group)
+    replies = yield [["HMGET", settings, LIMITS_FIELD]]
+    before = accepted(replies[0])[0]
+    if (before or b"") == bytes_of(limits):
+        return
+    key, cursor = limited_key(member.stream, member.group), 0
+    while True:
+        replies = yield [["HSCAN", key, cursor, "COUNT", LOOKED_AT]]
+        following, page = accepted(replies[0])
+        if page:
+            yield from MAKE_DUE.call([*_keys(member), key], [*_who(member), *mapping(page)])
+        cursor = int(following)
+        if cursor == 0:
+            break
+    accepted((yield [["HSET", settings, LIMITS_FIELD, limits]])[0])
 
 
 def _keys(member: Member) -> list[Word]:

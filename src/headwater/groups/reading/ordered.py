@@ -19,6 +19,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from headwater.common.model import StreamID
+from headwater.common.names import bytes_of
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.content import CONTENT_BYTES, ContentPages
 from headwater.groups.protocol.operation import (
@@ -29,6 +30,7 @@ from headwater.groups.protocol.operation import (
     accepted,
     executed,
     group_row,
+    score_ms,
     server_ms,
 )
 from headwater.groups.reading.claiming import Delivered, Gone, claim_interval_ms, drop_gone
@@ -59,13 +61,13 @@ def take_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
     key = group_reader_key(member.stream, member.group)
     replies = yield [["SET", key, member.consumer, "NX", "PX", ttl_ms], ["GET", key]]
     accepted(replies[0])
-    return bool(accepted(replies[1]) == member.consumer.encode())
+    return bool(accepted(replies[1]) == bytes_of(member.consumer))
 
 
 def is_reader(member: Member) -> Operation[bool]:
     """Return whether the reader's key names this member."""
     replies = yield [["GET", group_reader_key(member.stream, member.group)]]
-    return bool(accepted(replies[0]) == member.consumer.encode())
+    return bool(accepted(replies[0]) == bytes_of(member.consumer))
 
 
 def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
@@ -76,7 +78,7 @@ def keep_reader_key(member: Member, *, ttl_ms: int) -> Operation[bool]:
     key = group_reader_key(member.stream, member.group)
     replies = yield [["MULTI"], ["GET", key], ["PEXPIRE", key, ttl_ms], ["EXEC"]]
     name, _prolonged = [accepted(one) for one in executed(replies)]
-    return bool(name == member.consumer.encode())
+    return bool(name == bytes_of(member.consumer))
 
 
 def release_reader_key(member: Member, *, ttl_ms: int) -> Operation[None]:
@@ -85,7 +87,7 @@ def release_reader_key(member: Member, *, ttl_ms: int) -> Operation[None]:
     key = group_reader_key(member.stream, member.group)
     replies = yield [["GETDEL", key]]
     name = accepted(replies[0])
-    if name is not None and name != member.consumer.encode():
+    if name is not None and name != bytes_of(member.consumer):
         yield [["SET", key, name, "NX", "PX", ttl_ms]]  # another member had the key: restore it
 
 
@@ -183,7 +185,7 @@ def _watch(member: Member) -> Operation[None]:
     key = group_reader_key(member.stream, member.group)
     replies = yield [["WATCH", key], ["GET", key]]
     accepted(replies[0])
-    if accepted(replies[1]) != member.consumer.encode():
+    if accepted(replies[1]) != bytes_of(member.consumer):
         yield [["UNWATCH"]]
         raise NotTheReader
 
@@ -230,7 +232,7 @@ def _look(
 
 def _lease_ms(member: Member, row: Any) -> int:
     """Return the lease of an XPENDING row's entry, in milliseconds; 0 if no other consumer owns it."""
-    return 0 if row[1] in (b"", _PARKED, member.consumer.encode()) else member.claim_after_ms
+    return 0 if row[1] in (b"", _PARKED, bytes_of(member.consumer)) else member.claim_after_ms
 
 
 def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callable[[Any], int]:
@@ -249,7 +251,7 @@ def _due(member: Member, ids: Sequence[bytes], replies: Sequence[Any]) -> Callab
         score = scores[row[0]]
         if score is None:
             return max(0, member.claim_after_ms - int(row[2]))
-        return max(0, int(float(score)) - now)
+        return max(0, score_ms(score) - now)
 
     return left
 

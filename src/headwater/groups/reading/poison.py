@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from headwater.common.model import StreamID
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Command, Operation, Refused, Word, accepted, mapping
 from headwater.groups.reading.claiming import Delivered
@@ -255,12 +256,21 @@ def forget(member: Member, ids: Collection[bytes]) -> Operation[None]:
 def records(member: Member) -> Operation[dict[bytes, Record]]:
     """Return all records. A message has one from the death of a process that owned it until it is settled.
 
-    Returns an empty dict if the server refuses access to the hash.
+    Fields that other clients have added, whose names are not ids, are left out. Returns an empty dict if the server
+    refuses access to the hash.
     """
     replies = yield [["HGETALL", poison_key(member.stream, member.group)]]
     if isinstance(replies[0], Refused):
         return {}
-    return {one: Record.parse(value) for one, value in mapping(replies[0]).items()}
+    return {one: Record.parse(value) for one, value in mapping(replies[0]).items() if _is_id(one)}
+
+
+def _is_id(field: bytes) -> bool:
+    try:
+        StreamID.parse(field)
+    except ValueError:
+        return False
+    return True
 
 
 def sweep(member: Member) -> Operation[None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headwater.common.names import bytes_of
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Operation, Refused, Word, accepted
 from headwater.groups.protocol.scripts import CLAIM_SUSPECT
@@ -90,7 +91,7 @@ class SuspectReader:
                 settled.append(entry_id)
                 continue
             _id, owner, _idle, count = rows[0]
-            if owner == member.consumer.encode():
+            if owner == bytes_of(member.consumer):
                 continue
             entries = yield from self._claim(entry_id, count, ours=not owner and bool(record.left))
             if entries:

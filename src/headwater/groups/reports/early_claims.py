@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headwater.common.names import text_of
 from headwater.groups.membership.member import Member
-from headwater.groups.protocol.operation import Command, Operation, Refused, mapping
+from headwater.groups.protocol.operation import Command, Operation, Refused, mapping, whole_number
 from headwater.messages.keys import early_claims_key
 
 KEPT_MS = 3_600_000
@@ -36,4 +37,5 @@ def early_claims(stream: str, group: str) -> Operation[dict[str, int]]:
     replies = yield [["HGETALL", early_claims_key(stream, group)]]
     if isinstance(replies[0], Refused):
         return {}
-    return {one.decode(): int(count) for one, count in mapping(replies[0]).items()}
+    counts = mapping(replies[0]).items()
+    return {text_of(one): whole_number(count) or 0 for one, count in counts}

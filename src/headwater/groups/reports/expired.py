@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headwater.groups.membership.member import Member
-from headwater.groups.protocol.operation import Operation, Refused, server_ms
+from headwater.groups.protocol.operation import Operation, Refused, server_ms, whole_number
 from headwater.messages.keys import expired_key
 
 KEPT_MS = 3_600_000
@@ -41,4 +41,4 @@ def read_expired(stream: str, group: str) -> Operation[ExpiredEntries]:
     replies = yield [["HMGET", expired_key(stream, group), "dropped", "dead", "since"]]
     if isinstance(replies[0], Refused):
         return ExpiredEntries()
-    return ExpiredEntries(*(int(one or 0) for one in replies[0]))
+    return ExpiredEntries(*(whole_number(one) or 0 for one in replies[0]))

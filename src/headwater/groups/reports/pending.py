@@ -22,7 +22,9 @@ from headwater.groups.protocol.operation import (
     Word,
     accepted,
     mapping,
+    score_ms,
     server_ms,
+    whole_number,
 )
 from headwater.groups.reports.limited import read_limited
 from headwater.messages.keys import (
@@ -200,7 +202,7 @@ def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPendi
     unread = accepted(replies[0])
     oldest = unread[0][0].decode() if unread else ""
     announced, noted = (None, None) if isinstance(replies[1], Refused) else replies[1]
-    claim_after = None if announced is None else int(announced)
+    claim_after = whole_number(announced)
     entries = yield from deliveries(of, which, claim_after_ms=claim_after)
     dues = [one.due_ms for one in entries if one.due_ms is not None]
     seen = [
@@ -210,8 +212,8 @@ def report(of: GroupInfo, which: PendingFilter = OLDEST) -> Operation[GroupPendi
     ]
     last_seen = min(seen, key=lambda one: one.idle_ms, default=None)
     # On Redis 7.0 a read that finds nothing does not count as seen, so workers note themselves that they run.
-    marks = [noted, None if isinstance(replies[2], Refused) else replies[2]]
-    ages = [max(0, of.now_ms - int(one)) for one in marks if one is not None]
+    marks = [whole_number(one) for one in (noted, replies[2])]
+    ages = [max(0, of.now_ms - one) for one in marks if one is not None]
     if last_seen is not None:
         ages.append(last_seen.idle_ms)
         if last_seen.idle_ms > min(ages) + SEEN_MS:
@@ -258,7 +260,7 @@ def _parked(
     """Return id → milliseconds until it is due, on Redis and Valkey."""
     replies = yield [["ZMSCORE", delays_key(stream, group), *ids]]
     return {
-        one: max(0, int(float(at)) - now_ms)
+        one: max(0, score_ms(at) - now_ms)
         for one, at in zip(ids, accepted(replies[0]), strict=True)
         if at is not None
     }

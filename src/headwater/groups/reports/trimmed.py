@@ -14,7 +14,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headwater.groups.membership.member import Member
-from headwater.groups.protocol.operation import Operation, Refused, accepted, group_row, mapping
+from headwater.groups.protocol.operation import (
+    Operation,
+    Refused,
+    accepted,
+    group_row,
+    mapping,
+    whole_number,
+)
 from headwater.messages.keys import group_settings_key
 
 COUNTED_FIELD = "lost_upto"
@@ -67,6 +74,6 @@ def _counters(stream: str, group: str) -> Operation[Unread | None]:
         return None
     if counted is None and mine[b"last-delivered-id"] == b"0-0":
         return Unread(gone, gone, new=True)
-    before = int(counted or 0)
+    before = whole_number(counted) or 0
     # The counters of a stream that was deleted and created again begin at 0.
     return Unread(gone, max(mine[b"entries-read"], before if before <= added else 0))

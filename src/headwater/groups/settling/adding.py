@@ -237,7 +237,9 @@ class Adding:
         for (part, _words), reply in zip(calls, replies, strict=True):
             for place, n in enumerate(part):
                 added: Any = reply if isinstance(reply, Refused) else reply[place]
-                found[n] = refused(added[0].decode()) if isinstance(added, list) else added
+                if isinstance(added, list):
+                    added = refused(added[0].decode("utf-8", "replace"))
+                found[n] = added
         return found
 
     def _look_up(self) -> Operation[None]:

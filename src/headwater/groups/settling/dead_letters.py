@@ -2,6 +2,7 @@
 
 Rule. The settlement of an entry and its record are one step. So there is exactly one record, even if the worker
 dies. A record that cannot be added in that step (`settling.one_step`) is added before it, and may be added twice.
+If an entry is so large that no record can have its fields, its record says so, and the entry stays in its stream.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from headwater.errors import HeadwaterError
 from headwater.groups.protocol.operation import Operation, accepted
 from headwater.groups.settling.settling import Addition, How, Settlement
 from headwater.messages.dead import (
+    MAX_ERROR_CHARACTERS,
     DeadLetter,
     dead_letter_fields,
     error_text,
@@ -48,18 +50,31 @@ def bury(
     """Return the settlement that makes an entry a dead letter. If ``error`` is a string, the dead letter
     has an empty ``trace``."""
     words, trace = (error, "") if isinstance(error, str) else (error_text(error), trace_text(error))
-    record = dead_letter_fields(
-        fields,
-        stream=receiver.stream,
-        group=receiver.group,
-        entry_id=id.decode(),
-        consumer=receiver.consumer,
-        deliveries=deliveries,
-        error=words,
-        trace=trace,
-        at_ms=at_ms,
+    record, about = (
+        dead_letter_fields(
+            content,
+            stream=receiver.stream,
+            group=receiver.group,
+            entry_id=id.decode(),
+            consumer=receiver.consumer,
+            deliveries=deliveries,
+            error=text,
+            trace=trace,
+            at_ms=at_ms,
+        )
+        for content, text in ((fields, words), ((), _with_omission(words, len(fields) // 2)))
     )
-    return Settlement(id, How.ACK, additions=[Addition(destination, record)])
+    shorter = Addition(destination, about)
+    return Settlement(id, How.ACK, additions=[Addition(destination, record)], shorter=shorter)
+
+
+def _with_omission(error: str, fields: int) -> str:
+    """Return the error of a record that lacks the entry's fields."""
+    note = (
+        f" (this record lacks the entry's fields, {fields} in number, which are too large for a record; the entry is "
+        "still in its stream)"
+    )
+    return error[: MAX_ERROR_CHARACTERS - len(note)] + note
 
 
 def page(

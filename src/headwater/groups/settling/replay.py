@@ -81,7 +81,7 @@ def replay(
     outcomes: list[Replayed] = []
     for part in _parts(letters):
         asked = _Request(destination, part[0].stream, verbs=verbs, all_groups=all_groups)
-        if part[0].stream and part[0].fields:
+        if part[0].stream and _has_entry(part[0]):
             outcomes += yield from _together(asked, part)
         else:
             reason = (
@@ -113,11 +113,12 @@ class _Step(NamedTuple):
 
 
 def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
-    """Yield lists of records of one stream, of limited size, each record once; records without fields separately."""
+    """Yield lists of records of one stream, of limited size, each record once. Records that name neither their entry nor
+    its fields are separate."""
     part: list[DeadLetter] = []
     size = 0
     for one in letters:
-        alike = part and part[0].stream == one.stream and bool(part[0].fields) == bool(one.fields)
+        alike = part and part[0].stream == one.stream and _has_entry(part[0]) == _has_entry(one)
         again = any(other.id == one.id for other in part)
         if part and (not alike or again or len(part) == TOGETHER or size > CONTENT_BYTES):
             yield part
@@ -126,6 +127,11 @@ def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[DeadLetter]]:
         size += sum(len(name) + len(value) for name, value in one.fields)
     if part:
         yield part
+
+
+def _has_entry(letter: DeadLetter) -> bool:
+    """Return whether a record has its entry's fields, or names its entry."""
+    return bool(letter.fields or letter.entry_id)
 
 
 def _together(asked: _Request, letters: Sequence[DeadLetter]) -> Operation[list[Replayed]]:
@@ -177,6 +183,11 @@ def _step(
             return _Step(Replayed(letter, ReplayResult.COMING, letter.entry_id))
         done = Replayed(letter, ReplayResult.RETURNED, letter.entry_id)
         return _Step(done, _returned(letter, verbs=asked.verbs), words)
+    if not letter.fields:
+        lacks = _lacks(letter, known=last is not None)
+        advice = "drop it" if last is not None else "create the group and try again"
+        reason = f"{lacks}, and the record does not have the entry's fields: {advice}"
+        return _Step(Replayed(letter, ReplayResult.REFUSED, reason=reason))
     if others and not asked.all_groups:
         return _Step(_refused(letter, known=last is not None, others=others))
     fields: list[Word] = [part for pair in letter.fields for part in pair]
@@ -250,13 +261,16 @@ def _outcome(asked: _Request, step: _Step, replies: Sequence[Any]) -> Operation[
     return planned
 
 
+def _lacks(letter: DeadLetter, *, known: bool) -> str:
+    """Return why an entry cannot be made pending again. ``known`` is whether its group exists."""
+    if known:
+        return f"its entry {letter.entry_id} is gone from {letter.stream!r}"
+    return f"stream {letter.stream!r} has no group {letter.group!r} any more"
+
+
 def _refused(letter: DeadLetter, *, known: bool, others: int) -> Replayed:
     """Return the refusal to add an entry again, because other groups would get it too."""
-    lacks = (
-        f"its entry {letter.entry_id} is gone from {letter.stream!r}"
-        if known
-        else f"stream {letter.stream!r} has no group {letter.group!r} any more"
-    )
+    lacks = _lacks(letter, known=known)
     reach = "another group" if others == 1 else f"{others} other groups"
     reason = f"{lacks}, and adding it again would reach {reach}: allow that with --all-groups"
     return Replayed(letter, ReplayResult.REFUSED, reason=reason)

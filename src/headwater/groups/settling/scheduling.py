@@ -72,6 +72,9 @@ LATE_MS: Final = 1_000
 AFTER_FIELD: Final = b"hw.after"
 MAXLEN_FIELD: Final = b"hw.maxlen"
 
+LONGEST_DIGITS: Final = 15
+"""Maximum number of digits of these fields. With more, another client has added the field, and it is published."""
+
 
 def deferred(addition: Addition, after_ms: int) -> Addition:
     """Return the entry that is published as ``addition`` after ``after_ms``."""
@@ -164,7 +167,7 @@ def publish_by_script(member: Member, stream: str) -> Operation[tuple[bool, Hand
     be claimed if the process is killed. Raises what `publish_due` raises.
     """
     keys = [*member.keys, stream]
-    words: list[Word] = [*member.who, SCRIPT_ENTRIES, SCRIPT_BYTES, LUA_WORDS]
+    words: list[Word] = [*member.who, SCRIPT_ENTRIES, SCRIPT_BYTES, LUA_WORDS, LONGEST_DIGITS]
     try:
         more, next_ms, errors = yield from PUBLISH_DUE.call(keys, words)
     except Refused as error:
@@ -243,6 +246,10 @@ def published(flat: Sequence[bytes]) -> Pairs:
 
 def _number(pairs: Pairs, name: bytes) -> int | None:
     """Remove the last field and return its value if it is called ``name`` and has a number; otherwise return None."""
-    if not pairs or pairs[-1][0] != name or not pairs[-1][1].isdigit():
+    if not pairs or pairs[-1][0] != name:
         return None
-    return int(pairs.pop()[1])
+    digits = pairs[-1][1]
+    if not digits.isdigit() or len(digits) > LONGEST_DIGITS:
+        return None
+    pairs.pop()
+    return int(digits)

@@ -9,10 +9,13 @@ Rule 3. Settlements share commands, but a failure of one does not undo another.
 Rule 4. A settlement of several entries with results is one step: if one entry cannot be settled, none is.
         Without results, it settles the entries that can be settled. Results that cannot be added in that step,
         because a cluster has them in another slot or they are too long for Lua, are added before it.
+Rule 5. A dead letter that is too long for XSETTLE is also added before it. One that the store refuses because of its
+        size is replaced by a shorter one (`shortened`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
@@ -32,6 +35,8 @@ from headwater.groups.protocol.operation import (
 from headwater.groups.protocol.scripts import RENEW, SETTLE
 from headwater.messages.keys import PARKED_CONSUMER, Pairs, hash_tag
 
+log = logging.getLogger("headwater.groups")
+
 LUA_WORDS = 7_000
 """Maximum number of words of one XADD in Lua, whose stack has room for 8,000."""
 
@@ -47,6 +52,9 @@ SERVER_WORDS = 1024 * 1024
 MOST_WORDS = SERVER_WORDS - 64
 """Maximum number of words of the settlements in one command. The command itself needs the others."""
 
+
+SIZE_REFUSALS = ("Elements are too large to be stored", "Protocol error: invalid bulk length")
+"""Texts of errors of every server: an entry has more than 1 GiB, a value has more than proto-max-bulk-len."""
 
 RENEWED_TOGETHER = 1_000
 """Maximum number of entries that one command renews: in Lua, a few milliseconds of the server's time."""
@@ -100,11 +108,26 @@ class Settlement(NamedTuple):
     itself. They require an end in `FINAL`."""
     any_owner: bool = False
     """True to settle pending entries of any owner (rule 1). On Headwater, this requires an end in `FINAL`."""
+    shorter: Addition | None = None
+    """For a dead letter, the addition that replaces a larger one if the store cannot take that."""
 
     @property
     def ids(self) -> list[bytes]:
         """The ids of all entries of the settlement."""
         return [self.id, *self.others]
+
+
+def shortened(settlement: Settlement, why: str) -> Settlement:
+    """Return the settlement with its shorter addition, and log this. Its entry then stays in the stream."""
+    assert settlement.shorter is not None, "only of a dead letter"
+    log.warning(
+        "the dead letter of %s does not fit into %s, so it gets a record without the entry's fields; the entry stays in "
+        "its stream, and a replay delivers it again: %s",
+        settlement.id.decode(),
+        settlement.shorter.stream,
+        why,
+    )
+    return settlement._replace(how=How.ACK, additions=[settlement.shorter], shorter=None)
 
 
 def size_of(additions: Iterable[Addition]) -> int:
@@ -143,6 +166,8 @@ def settle(
     """
     if not any(s.additions for s in settlements):
         return (yield from _in_one_step(member, settlements))
+    if member.able.verbs:  # Redis and Valkey accept two billion words
+        settlements = [_fitting(one) for one in settlements]
     doubtful = unknown and [s for s in settlements if s.additions and not unknown.isdisjoint(s.ids)]
     if doubtful:
         return (yield from _unless_settled(member, settlements, doubtful))
@@ -155,7 +180,33 @@ def settle(
         if n not in refused
     ]
     settled = iter((yield from _in_one_step(member, rest)))
-    return [refused[n] if n in refused else next(settled) for n in range(len(settlements))]
+    outcomes = [refused[n] if n in refused else next(settled) for n in range(len(settlements))]
+    large = [
+        n
+        for n, one in enumerate(outcomes)
+        if one.error is not None and is_too_large(settlements[n], one.error)
+    ]
+    if large:
+        shorter = [shortened(settlements[n], str(outcomes[n].error)) for n in large]
+        again = yield from settle(member, shorter)
+        for n, outcome in zip(large, again, strict=True):
+            outcomes[n] = outcome
+    return outcomes
+
+
+def is_too_large(settlement: Settlement, error: Refused) -> bool:
+    """Return whether the store has refused the size of an addition for which there is a shorter one."""
+    return settlement.shorter is not None and any(text in str(error) for text in SIZE_REFUSALS)
+
+
+def _fitting(settlement: Settlement) -> Settlement:
+    """Return the settlement, with its shorter addition if the other one is too long for one XADD."""
+    if settlement.shorter is None:
+        return settlement
+    words = max(2 + len(one.trim()) + 1 + 2 * len(one.fields) for one in settlement.additions)
+    if words <= SERVER_WORDS:
+        return settlement
+    return shortened(settlement, f"a command has at most {SERVER_WORDS} words, not {words}")
 
 
 def _unless_settled(
@@ -228,6 +279,8 @@ def _slot_words(key: str) -> str:
 
 
 def _apart(member: Member, settlement: Settlement) -> bool:
+    if settlement.shorter is not None and _words(settlement) > MOST_WORDS:
+        return True
     for addition in settlement.additions:
         if not one_step(member, addition.stream):
             return True

@@ -27,6 +27,7 @@ from headwater.groups.protocol.operation import (
     executed,
     mapping,
     server_ms,
+    whole_number,
 )
 from headwater.messages.keys import Pairs, ticks_key
 
@@ -55,10 +56,12 @@ def _since(rule: str) -> str:
 def declare_rule(stream: str, rule: str) -> Operation[None]:
     """Make ``rule`` the valid rule of the stream."""
     key = ticks_key(stream)
-    replies = yield [["TIME"], ["HGET", key, "rule"]]
-    now, before = server_ms(replies[0]), accepted(replies[1])
+    replies = yield [["TIME"], ["HMGET", key, "rule", _since(rule)]]
+    now, (before, since) = server_ms(replies[0]), accepted(replies[1])
     # If several workers declare the rule, the first one sets the time.
     commands: list[Command] = [["HSETNX", key, _since(rule), now], ["HSET", key, "rule", rule]]
+    if since is not None and whole_number(since) is None:
+        commands.insert(0, ["HDEL", key, _since(rule)])  # another program wrote it
     if before is not None and text_of(before) != rule:
         commands.append(["HDEL", key, _since(text_of(before)), "next"])
     for reply in executed((yield [["MULTI"], *commands, ["EXEC"]])):
@@ -66,13 +69,14 @@ def declare_rule(stream: str, rule: str) -> Operation[None]:
 
 
 def state(stream: str, rule: str | None = None) -> Operation[TicksState | None]:
-    """Return the state of a stream of ticks; None if no rule is declared. If ``rule`` was deleted with the store's
-    data, it is declared again."""
+    """Return the state of a stream of ticks; None if no rule is declared. If ``rule`` or its time was deleted, as with
+    the store's data, it is declared again."""
     key = ticks_key(stream)
     replies = yield [["TIME"], ["HGETALL", key], ["XINFO", "STREAM", stream]]
     known = {text_of(name): value for name, value in mapping(accepted(replies[1])).items()}
     now, found = server_ms(replies[0]), text_of(known.get("rule", b""))
-    if not found and rule is not None:
+    since = whole_number(known.get(_since(found)))
+    if rule is not None and (not found or (found == rule and since is None)):
         yield from declare_rule(stream, rule)
         return (yield from state(stream))
     if not found:
@@ -80,13 +84,12 @@ def state(stream: str, rule: str | None = None) -> Operation[TicksState | None]:
     ticked = 0
     if not isinstance(replies[2], Refused):
         ticked = StreamID.parse(mapping(replies[2])[b"last-generated-id"]).ms
-    following = known.get("next")
     return TicksState(
         now,
         found,
-        last_ms=max(ticked, int(known.get(_since(found), now))),
+        last_ms=max(ticked, now if since is None else since),
         ticked_ms=ticked or None,
-        next_ms=None if following is None else int(following),
+        next_ms=whole_number(known.get("next")),
     )
 
 

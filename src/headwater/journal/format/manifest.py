@@ -76,20 +76,20 @@ class Left(NamedTuple):
     offset: int
 
 
-class History(NamedTuple):
+class StoreHistory(NamedTuple):
     """The current history of a store, and the former ones, oldest first."""
 
     id: str
     left: tuple[Left, ...] = ()
 
     @classmethod
-    def new(cls) -> History:
+    def new(cls) -> StoreHistory:
         """Return a history that no other store has."""
         return cls(os.urandom(20).hex())
 
-    def leave(self, offset: int) -> History:
+    def leave(self, offset: int) -> StoreHistory:
         """Return a new history that leaves this one at ``offset``."""
-        return History(self.new().id, (*self.left, Left(self.id, offset))[-MOST_LEFT:])
+        return StoreHistory(self.new().id, (*self.left, Left(self.id, offset))[-MOST_LEFT:])
 
 
 class StoreManifest(NamedTuple):
@@ -102,7 +102,7 @@ class StoreManifest(NamedTuple):
     floor: Synced
     next_image: int
     next_segment: int = 1
-    history: History | None = None
+    history: StoreHistory | None = None
 
     def text(self) -> bytes:
         """Return the content of the file.
@@ -215,7 +215,7 @@ class _Lines:
             self._at = len(self._lines)
             raise self._flaw(f"{last[:80]!r} instead of {self._expected!r}")
 
-    def _history(self) -> History | None:
+    def _history(self) -> StoreHistory | None:
         found = self._match(f"history (?:none|{_HISTORY})", "history")[1]
         left: list[Left] = []
         while found is not None and self._lines[self._at].startswith("left "):
@@ -225,7 +225,7 @@ class _Lines:
                 raise self._flaw(f"more than {MOST_LEFT} former histories")
             if left[-1].offset < left[-2:][0].offset:
                 raise self._flaw("a former history that was left before an earlier one")
-        return None if found is None else History(found, tuple(left))
+        return None if found is None else StoreHistory(found, tuple(left))
 
     def _image(self, lines: tuple[str, ...]) -> ImageEntry | None:
         found = self._match(f"image (?:none|{_NUMBER})", "image")[1]

@@ -39,7 +39,7 @@ from headwater.errors import NodePoisoned, StoreUnusable
 from headwater.journal.disk.files import Files
 from headwater.journal.format.batches import JournalBatch
 from headwater.journal.format.failures import forked, poisoned, unreadable, unrecoverable
-from headwater.journal.format.manifest import History, ImageEntry
+from headwater.journal.format.manifest import ImageEntry, StoreHistory
 from headwater.journal.format.names import file_name
 from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
@@ -270,9 +270,9 @@ class Journal:
         return self.catalog.image
 
     @property
-    def history(self) -> History | None:
+    def history(self) -> StoreHistory | None:
         """The history of the store; None during the replay of a new one."""
-        found: History | None = self.catalog.history
+        found: StoreHistory | None = self.catalog.history
         return found
 
     @property

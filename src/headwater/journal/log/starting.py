@@ -13,7 +13,7 @@ import logging
 from headwater.errors import StoreUnusable
 from headwater.journal.disk.files import Files
 from headwater.journal.format.failures import MANIFEST_NAME
-from headwater.journal.format.manifest import History
+from headwater.journal.format.manifest import StoreHistory
 from headwater.journal.format.names import TEMPORARY_SUFFIX, is_unfinished, number_of
 from headwater.journal.format.records import FILE_HEADER_BYTES, Synced
 from headwater.journal.log.recovery import Recovery
@@ -59,12 +59,12 @@ def _durable(recovery: Recovery, writer: Writer) -> Synced:
     return floor if begins else writer.here()
 
 
-def _history(recovery: Recovery) -> History:
+def _history(recovery: Recovery) -> StoreHistory:
     """Return the history that the store continues. After a clean stop it is the former one. After a crash it is a new
     one: a replica may have received changes that are lost here."""
     former = recovery.catalog.history
     if former is None:
-        return History.new()
+        return StoreHistory.new()
     return former if recovery.clean else former.leave(recovery.offset)
 
 

@@ -74,8 +74,9 @@ class Archived(NamedTuple):
 
     def __str__(self) -> str:
         merged = f"; {self.merged} files merged" if self.merged else ""
+        stream = self.stream if self.stream.isprintable() else repr(self.stream)
         return (
-            f"archive of {self.stream}: {self.entries:,} entries ({self.bytes:,} bytes) in "
+            f"archive of {stream}: {self.entries:,} entries ({self.bytes:,} bytes) in "
             f"{self.seconds:.1f} s, up to {self.end}; {self.trimmed:,} trimmed{merged}"
         )
 

@@ -93,7 +93,19 @@ def whole_lines(path: Path) -> list[bytes]:
         text = path.read_bytes()
     except FileNotFoundError:
         return []
-    return text[: text.rfind(b"\n") + 1].splitlines()
+    return lines_of(text[: text.rfind(b"\n") + 1])
+
+
+def lines_of(text: bytes) -> list[bytes]:
+    """Return the lines of ``text``, without their newlines. The last line need not end with one.
+
+    `str.splitlines` would also split at U+0085, U+2028 and U+2029, which JSON may contain unescaped.
+
+    >>> lines_of('{"a": "one\\u2028line"}\\n{}\\n'.encode()) == ['{"a": "one\\u2028line"}'.encode(), b"{}"]
+    True
+    """
+    lines = text.split(b"\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def end_of_lines(log: BinaryIO) -> int:

@@ -40,6 +40,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.spark.core.timestamp_formats import ISO, UNITS, pattern
+from headwater.spark.core.years import in_years
 from headwater.spark.decoding import numbers
 from headwater.spark.decoding.page import INSTANT, parsed
 
@@ -60,11 +61,6 @@ _SHORT: Final = (
     (r"^(.{10}[T ]\d\d:\d\d)" + _ZONE, r"\1:00\2"),
 )
 """Replacements that complete a time with a zone but without minutes or seconds, which Arrow does not read."""
-
-_FIRST_US: Final = -62_135_596_800_000_000
-_LAST_US: Final = 253_402_300_799_999_999
-_FIRST_DAY: Final = -719_162
-"""0001-01-01 to 9999-12-31: the years that SQL, Python and Parquet's readers support."""
 
 _DECIMAL: Final = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _MOST_DIGITS: Final = 38
@@ -119,7 +115,7 @@ def caster(type_: DataType, *, base64: bool = False, format_: str | None = None)
     """
     if format_ is not None and format_ != ISO:
         arrow = arrow_of(type_)
-        return lambda values: _bounded(_by_format(values, format_)).cast(arrow)
+        return lambda values: in_years(_by_format(values, format_)).cast(arrow)
     if isinstance(type_, BinaryType):
         return _from_base64 if base64 else lambda values: values
     if isinstance(type_, StringType):
@@ -222,15 +218,11 @@ def _to_float(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _to_date(values: pa.Array) -> pa.Array:
-    found = values.cast(pa.string()).cast(pa.date32())
-    first = pc.min(found.cast(pa.int32())).as_py()
-    if first is not None and first < _FIRST_DAY:
-        raise ValueError("before the year 1")
-    return found
+    return in_years(values.cast(pa.string()).cast(pa.date32()))
 
 
 def _to_instant(values: pa.Array) -> pa.Array:
-    return _bounded(_times(values.cast(pa.string())))
+    return in_years(_times(values.cast(pa.string())))
 
 
 def _by_format(values: pa.Array, format_: str) -> pa.Array:
@@ -258,14 +250,6 @@ def _from_unit(text: str, shift: int) -> int:
         raise ValueError("not in the years 1 to 9999")
     exact = decimal.Context(prec=len(text) + 2 * _MOST_DIGITS, rounding=decimal.ROUND_FLOOR)
     return int(number.scaleb(shift, exact).to_integral_value(context=exact))
-
-
-def _bounded(found: pa.Array) -> pa.Array:
-    bounds = pc.min_max(found.cast(pa.int64()))
-    first, last = bounds["min"].as_py(), bounds["max"].as_py()
-    if first is not None and (first < _FIRST_US or last > _LAST_US):
-        raise ValueError("not in the years 1 to 9999")
-    return found
 
 
 def _times(text: pa.Array) -> pa.Array:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headwater.errors import PipelineError
-from headwater.spark.core.durable import locked, replacing, sync_all
+from headwater.spark.core.durable import lines_of, locked, replacing, sync_all
 from headwater.spark.log_mode.offsets import streams_of
 
 _OWN: Final = "headwater"
@@ -66,11 +66,11 @@ class Checkpoint:
     def offsets(self, batch: int) -> list[Offset | None]:
         """Return each source's offset (None if unread) at the end of ``batch``; empty if Spark has deleted it."""
         try:
-            lines = (self.path / "offsets" / str(batch)).read_text("utf-8").splitlines()
+            lines = lines_of((self.path / "offsets" / str(batch)).read_bytes())
         except FileNotFoundError:
             return []
         # "v1", Spark's own line, then one line per source: "-" if the source has not been read.
-        return [None if line.strip() == "-" else json.loads(line) for line in lines[2:]]
+        return [None if line.strip() == b"-" else json.loads(line) for line in lines[2:]]
 
     def newest_offsets(self) -> list[Offset | None]:
         """Return `offsets` of the newest batch, committed or not; empty before the first batch."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 FLUSH_ROWS: Final = 1000
 FLUSH_BYTES: Final = 1024 * 1024
-"""Maximum number of rows before the replies are read, and of bytes, which the last row may exceed. Both also limit
-a pack: publishing a pack takes some milliseconds, in which the server does nothing else."""
+"""Maximum number of rows before the replies are read, and of bytes, which only a single row may exceed. Both also
+limit a pack: publishing a pack takes some milliseconds, in which the server does nothing else."""
 
 STAGE_SECONDS: Final = 24 * 60 * 60
 """Time after which a stage expires unless a driver records it, in seconds. It must exceed a batch's duration."""
@@ -74,6 +74,8 @@ class _Appender(ABC):
             id_,
             row.words,
         )
+        if self.waiting + len(request) > FLUSH_BYTES:
+            self.flush()
         self._packet.append(request)
         self.waiting += len(request)
         if len(self._packet) >= FLUSH_ROWS or self.waiting >= FLUSH_BYTES:

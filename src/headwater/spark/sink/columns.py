@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 
 from headwater.errors import DeclarationError
 from headwater.spark.core.entry_column import ENTRY_COLUMN, is_entry
+from headwater.spark.core.years import in_years
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,10 @@ ID_COLUMN: Final = "id"
 
 MAP_COLUMN: Final = "fields"
 """The column whose contents are written as fields, if its type is a map from string to string or binary."""
+
+UNFIT: Final = (ValueError, OverflowError, KeyError)
+"""The errors of pyarrow, and of a `Write`, for a value that a message cannot contain: text that is not UTF-8, a day
+outside of the years 1 to 9999, a map with a repeated key."""
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%S"
 
@@ -158,7 +163,10 @@ def _check_with_entry(schema: StructType) -> None:
 
 
 def builtins_of(column: pa.Array) -> list[Any]:
-    """Return values as Python objects that msgspec can encode: maps as dicts, times in UTC."""
+    """Return values as Python objects that msgspec can encode: maps as dicts, times in UTC.
+
+    Raises an error of `UNFIT` for a value that Python's types cannot represent.
+    """
     import pyarrow as pa
 
     wanted = _in_utc(column.type)
@@ -192,6 +200,15 @@ def _text(column: pa.Array) -> Values:
     return found
 
 
+def _string(column: pa.Array) -> Values:
+    column.validate(full=True)  # Spark does not check that a string is UTF-8
+    return _text(column)
+
+
+def _date(column: pa.Array) -> Values:
+    return _text(in_years(column))
+
+
 def _raw(column: pa.Array) -> Values:
     found: Values = column.to_pylist()
     return found
@@ -214,7 +231,7 @@ def _time(column: pa.Array, form: str, whole: bytes, ending: bytes) -> Values:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    text = pc.strftime(column.cast(pa.timestamp("us")), form)
+    text = pc.strftime(in_years(column.cast(pa.timestamp("us"))), form)
     return _text(pc.replace_substring(text, whole.decode(), ending.decode()))
 
 
@@ -231,7 +248,7 @@ def _nothing(column: pa.Array) -> Values:
 
 
 _WRITERS: Final[dict[type[DataType], Write]] = {
-    StringType: _text,
+    StringType: _string,
     BinaryType: _raw,
     BooleanType: _text,
     ByteType: _text,
@@ -241,7 +258,7 @@ _WRITERS: Final[dict[type[DataType], Write]] = {
     FloatType: _text,  # the shortest text of its 32 bits; as 64 bits, 0.1 has 17 digits
     DoubleType: _double,
     DecimalType: _text,
-    DateType: _text,
+    DateType: _date,
     TimestampType: _instant,
     TimestampNTZType: _local_time,
     NullType: _nothing,

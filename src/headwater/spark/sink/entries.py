@@ -7,8 +7,8 @@ With redis-py, building and packing a list of arguments per row would take five 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from headwater.common.model import MAX_U64, StreamID
 from headwater.errors import EncodeError
@@ -17,6 +17,7 @@ from headwater.messages.keys import RESERVED
 from headwater.spark.core.finite import NonFinite, has_non_finite, in_words, is_finite
 from headwater.spark.sink.columns import (
     ID_COLUMN,
+    UNFIT,
     builtins_of,
     entry_place,
     is_field_map,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headwater.spark.sink.options import Codec
+
+T = TypeVar("T")
 
 SLICE_ROWS: Final = 1000
 """Number of rows that are encoded at a time. Memory holds these rows twice, once encoded."""
@@ -130,7 +133,7 @@ class RowEncoder:
         for place in self._columns:
             field, column = self._schema.fields[place], batch.column(place)
             if is_field_map(field.name, field.dataType):
-                parts, counts = _map_pieces(column)
+                parts, counts = self._converted(place, column, _map_pieces)
                 spread.append(counts)
             else:
                 parts = _pieces(field.name.encode(), self._written(place, column))
@@ -147,11 +150,30 @@ class RowEncoder:
 
     def _written(self, place: int, column: pa.Array) -> list[bytes | None]:
         write = writer_of(self._schema.fields[place].dataType)
-        return write(column) if write is not None else json_of(self._values(place, column))
+        if write is None:
+            return json_of(self._values(place, column))
+        return self._converted(place, column, write)
+
+    def _converted(self, place: int, column: pa.Array, convert: Callable[[pa.Array], T]) -> T:
+        """Return ``convert(column)``. Raises `EncodeError`, naming the row, for a value that a message cannot contain."""
+        try:
+            return convert(column)
+        except UNFIT:
+            for row in range(len(column)):
+                try:
+                    convert(column.slice(row, 1))
+                except UNFIT as unfit:
+                    name = self._schema.names[place]
+                    raise EncodeError(
+                        f"row {self._rows + row} of this task has a value in the column {name!r} that a message cannot "
+                        f"contain ({unfit}). Text must be UTF-8, days and times in the years 1 to 9999, and the keys "
+                        "of a map different: convert such values, or omit such rows"
+                    ) from None
+            raise
 
     def _values(self, place: int, column: pa.Array) -> list[Any]:
         """Return the values of a column as objects that JSON can represent."""
-        values = builtins_of(column)
+        values = self._converted(place, column, builtins_of)
         if not has_non_finite(column):
             return values
         if self._non_finite == "text":
@@ -173,8 +195,12 @@ class RowEncoder:
         json = self._codec == "json"
         encode = msgspec.json.Encoder().encode if json else msgspec.msgpack.Encoder().encode
         names = [self._schema.names[place] for place in self._columns]
-        values = self._values if json else (lambda _place, column: builtins_of(column))
-        columns = [values(place, batch.column(place)) for place in self._columns]
+        columns = [
+            self._values(place, batch.column(place))
+            if json
+            else self._converted(place, batch.column(place), builtins_of)
+            for place in self._columns
+        ]
         documents = [
             encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
         ]
@@ -185,7 +211,7 @@ class RowEncoder:
     def _streams(self, batch: pa.RecordBatch) -> list[str]:
         if self._stream is None:
             return [""] * batch.num_rows
-        streams: list[str] = batch.column(self._stream).to_pylist()
+        streams: list[str] = self._texts(self._stream, batch)
         wrong = next((at for at, name in enumerate(streams) if not name or RESERVED in name), None)
         if wrong is not None:
             raise EncodeError(
@@ -195,11 +221,14 @@ class RowEncoder:
             )
         return streams
 
+    def _texts(self, place: int, batch: pa.RecordBatch) -> list[Any]:
+        return self._converted(place, batch.column(place), lambda column: column.to_pylist())
+
     def _ids(self, batch: pa.RecordBatch, streams: list[str]) -> Iterator[StreamID | None]:
         if self._id is None:
             yield from (None for _row in range(batch.num_rows))
             return
-        texts = zip(streams, batch.column(self._id).to_pylist(), strict=True)
+        texts = zip(streams, self._texts(self._id, batch), strict=True)
         for number, (stream, text) in enumerate(texts, self._rows):
             found = _ID.fullmatch(text) if text is not None else None
             id_ = StreamID(int(found[1]), int(found[2])) if found else None

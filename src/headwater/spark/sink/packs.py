@@ -4,7 +4,8 @@
             1000  1    *13␍␊$4␍␊XADD␍␊…
 
 ``rows`` is the number of rows, ``ids`` is 1 if the rows set ids, and ``xadd`` has an XADD to the stream for each
-row. Publishing does not encode the rows again: 1,000 rows of five fields take 3 ms.
+row. Publishing does not encode the rows again: 1,000 rows of five fields take 3 ms. The XADDs of a large pack are in
+several fields ``xadd``, because servers limit the length of a value, but not of an entry.
 
 Stages that an earlier version recorded have an entry for each row: ``id``, then the row's fields.
 """
@@ -12,11 +13,14 @@ Stages that an earlier version recorded have an entry for each row: ``id``, then
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headwater.spark.sink.entries import command
 
 _ROWS, _IDS, _XADD = b"rows", b"ids", b"xadd"
+
+_PIECE_BYTES: Final = 1024 * 1024
+"""Maximum length of a field. It is the smallest ``proto-max-bulk-len`` that servers accept; the default is 512 MB."""
 
 
 class Pack(NamedTuple):
@@ -30,11 +34,13 @@ class Pack(NamedTuple):
 
 def pack(stage: bytes, rows: Sequence[bytes], *, last: int, sets_ids: bool) -> bytes:
     """Encode the XADD that appends a pack to ``stage``. ``rows`` are XADDs."""
+    whole = b"".join(rows)
+    pieces = [whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES)]
     return command(
         *(b"XADD", stage, b"%d-0" % last),
         *(_ROWS, b"%d" % len(rows)),
         *(_IDS, b"1" if sets_ids else b"0"),
-        *(_XADD, b"".join(rows)),
+        *(word for piece in pieces for word in (_XADD, piece)),
     )
 
 
@@ -45,8 +51,10 @@ def is_pack(entry: Sequence[Any]) -> bool:
 
 def unpacked(entry: Sequence[Any]) -> Pack:
     """Parse an entry of a stage. The entry must be a pack."""
-    fields = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
-    return Pack(_number(entry), int(fields[_ROWS]), fields[_IDS] == b"1", fields[_XADD])
+    pairs = list(zip(entry[1][::2], entry[1][1::2], strict=True))
+    fields = dict(pairs)
+    commands = b"".join(piece for name, piece in pairs if name == _XADD)
+    return Pack(_number(entry), int(fields[_ROWS]), fields[_IDS] == b"1", commands)
 
 
 def without_first(whole: Pack, skipped: int) -> Pack:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from headwater.client.redaction import redacted
 from headwater.client.server_url import is_cluster
+from headwater.errors import HeadwaterError
 from headwater.spark.core.connection import connect_to_owner, patiently
 
 if TYPE_CHECKING:
@@ -67,6 +69,11 @@ class Wire:
         while len(answers) < replies:
             data = sock.recv(_RECEIVE_BYTES)
             if not data:
+                if answers and "Protocol error" in str(answers[-1]):  # repeating it does not help
+                    raise HeadwaterError(
+                        f"{redacted(self._url)} refused a request: {answers[-1]}. If a value is longer than the "
+                        "server's proto-max-bulk-len, shorten the value or raise that setting."
+                    )
                 raise redis.ConnectionError("the server closed the connection")
             reader.feed(data)
             while (answer := reader.gets(False)) is not False:

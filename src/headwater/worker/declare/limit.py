@@ -158,6 +158,15 @@ class ConsumerLimits(NamedTuple):
         return tokens, places
 
     @property
+    def text(self) -> str:
+        """The limits as text, to compare them with those of other workers. A function appears only by its name."""
+        found = []
+        for one in self.limits:
+            by = getattr(one.by, "__qualname__", "a function") if callable(one.by) else one.by
+            found.append(f"{one.every_us} {one.burst_us} {one.concurrent} {by}")
+        return "; ".join(found)
+
+    @property
     def have_keys(self) -> bool:
         """True if one of the limits applies to each key separately."""
         return any(one.by is not None for one in self.limits)

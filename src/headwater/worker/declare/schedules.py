@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections import deque
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal, NamedTuple, Protocol
@@ -57,7 +58,7 @@ class Times(Protocol):
         ...
 
     def back(self, ms: int, ticks: int) -> int:
-        """Return a time about ``ticks`` ticks before ``ms``."""
+        """Return a time about ``ticks`` ticks before ``ms``; ``ms`` if no tick precedes it."""
         ...
 
 
@@ -104,6 +105,8 @@ class Cron:
         self.expression = " ".join(expression.split())
         self.zone = _zone(timezone)
         self.text = f"cron {self.expression} {timezone}"
+        self._fixed = not any(part.startswith("*") for part in self.expression.split()[-5:-3])
+        """True for fixed times of day, of which each day has one, also when clocks change, as in Debian's cron."""
         try:
             never = self.after(0) is None
         except CronSimError as error:
@@ -117,22 +120,67 @@ class Cron:
     def after(self, ms: int) -> int | None:
         from cronsim import CronSim
 
-        return _ms(next(CronSim(self.expression, self._at(ms)), None))
+        # cronsim gets no zone: with one, it returns times before ``ms`` when clocks are set back.
+        found: int | None = None
+        try:
+            for local in CronSim(self.expression, self._earliest_local(ms)):
+                times = self._times(local)
+                if found is not None and times and times[0] >= found:
+                    break
+                later = [one for one in times if one > ms]
+                if later:
+                    found = later[0] if found is None else min(found, later[0])
+                    if later == times:
+                        break  # the local times that follow are later
+        except (ValueError, OverflowError, OSError):
+            pass  # no datetime is that late, but an id that another client has chosen can be
+        return found
 
     def back(self, ms: int, ticks: int) -> int:
         from cronsim import CronSim
 
-        found, times = ms, CronSim(self.expression, self._at(ms), reverse=True)
-        for _ in range(ticks):
-            found = _ms(next(times, None)) or found
+        found, left = ms, ticks
+        for local in CronSim(self.expression, self._local(ms // 1000), reverse=True):
+            if left <= 0:
+                break
+            times = self._times(local)
+            found = min([found, *times[:1]])
+            left -= len(times)
         return found
 
-    def _at(self, ms: int) -> datetime:
-        return datetime.fromtimestamp(ms // 1000, self.zone)
+    def _earliest_local(self, ms: int) -> datetime:
+        """Return a local time that is not after the local time of any moment after ``ms``."""
+        at = datetime.fromtimestamp(ms // 1000, self.zone)
+        # In the first pass of a repeated hour, the second pass comes later and has earlier local times.
+        repeated = _offset(at) - _offset(at.replace(fold=1)) if not at.fold else timedelta(0)
+        return at.replace(tzinfo=None, fold=0) - max(repeated, timedelta(0))
+
+    def _times(self, local: datetime) -> list[int]:
+        """Return when the clocks of the zone show a time at which the expression has a tick, in Unix milliseconds: once,
+        or twice when clocks are set back. If they skip it, return the time of the change for a fixed time of day."""
+        first, second = (
+            int(local.replace(tzinfo=self.zone, fold=fold).timestamp()) for fold in (0, 1)
+        )
+        if second < first:  # clocks were set forward between the two
+            return [self._change(second, first) * 1000] if self._fixed else []
+        return [first * 1000] if self._fixed or first == second else [first * 1000, second * 1000]
+
+    def _change(self, before: int, after: int) -> int:
+        """Return the first second with the offset from UTC of the second ``after``, which that of ``before`` is not."""
+        span = range(before, after)
+        new = _offset(datetime.fromtimestamp(after, self.zone))
+        return before + bisect_left(
+            span, True, key=lambda at: _offset(datetime.fromtimestamp(at, self.zone)) == new
+        )
+
+    def _local(self, seconds: int) -> datetime:
+        return datetime.fromtimestamp(seconds, self.zone).replace(tzinfo=None, fold=0)
 
 
-def _ms(at: datetime | None) -> int | None:
-    return None if at is None else int(at.timestamp()) * 1000
+def _offset(at: datetime) -> timedelta:
+    offset = at.utcoffset()
+    assert offset is not None, "the time has a zone"
+    return offset
 
 
 def _zone(name: object) -> tzinfo:
@@ -158,20 +206,26 @@ class Schedule(NamedTuple):
     times: Times
     missed: Missed
 
+    def after(self, ms: int) -> int | None:
+        """Return the time of the first tick after ``ms``; None if no tick follows."""
+        at = self.times.after(ms)
+        # With a time that is not after ``ms``, workers would add ticks without end.
+        return at if at is not None and at > ms else None
+
     def to_add(self, found: TicksState) -> list[int]:
         """Return the times of the ticks to add, in order.
 
         After a long pause, ticks from more than about `MOST_MISSED` ticks ago are not found.
         """
         ticks: deque[int] = deque(maxlen=MOST_MISSED)
-        at = self.times.after(found.last_ms)
+        at = self.after(found.last_ms)
         looked = 0
         while at is not None and at <= found.now_ms:
             ticks.append(at)
             looked += 1
             if looked == MOST_MISSED:
                 at = max(at, self.times.back(found.now_ms, MOST_MISSED))
-            at = self.times.after(at)
+            at = self.after(at)
         if self.missed == "all":
             return list(ticks)
         newest = list(ticks)[-1:]
@@ -189,6 +243,7 @@ class Ticking:
         self._clock = clock
         self._declared = False
         self._replaced = ""
+        self._ended = False
 
     async def run(self) -> None:
         """Add ticks until cancelled."""
@@ -224,8 +279,11 @@ class Ticking:
                 )
             return LOOK_SECONDS
         due = self._schedule.to_add(found)
-        following = times.after(max(found.now_ms, found.last_ms))
-        if due or following != found.next_ms:
+        following = self._schedule.after(max(found.now_ms, found.last_ms))
+        if following is None and not self._ended:
+            log.error("%s: %r has no tick after %s", stream, times.text, found.now_ms)
+        self._ended = following is None
+        if due or following not in (None, found.next_ms):
             entries = [(ms, [(b"time", self._text(ms))]) for ms in due]
             added = yield from add_ticks(stream, entries, maxlen=MOST_TICKS, next_ms=following)
             late = sum(found.now_ms - ms > ON_TIME_MS for ms in due)

@@ -10,6 +10,7 @@ from weakref import WeakSet
 from zlib import crc32
 
 from headwater.common.durations import milliseconds
+from headwater.common.names import bytes_of
 from headwater.errors import DeclarationError, EncodeError, HeadwaterError
 from headwater.groups.settling.adding import Adding, Once, Replicas
 from headwater.groups.settling.settling import Addition
@@ -202,7 +203,7 @@ class Stream(Generic[M]):
         if dedupe is not None:
             names = [dedupe] if single else _each(dedupe, messages, "dedupe", "a name")
             for name in names:
-                if not isinstance(name, str) or not name:
+                if not is_name(name):
                     raise HeadwaterError(f"dedupe={name!r} must be a name, such as 'order-17'")
             once = Once(names, self.dedupe_window_ms)
         if after is not None:
@@ -387,8 +388,16 @@ def _each(given: Any, messages: Sequence[Any], option: str, what: str) -> list[A
     return list(given)
 
 
+def is_name(name: object) -> bool:
+    """Return whether ``name`` is text that is not empty and that can be sent to the store (`bytes_of`)."""
+    try:
+        return isinstance(name, str) and bytes_of(name) != b""
+    except UnicodeEncodeError:
+        return False
+
+
 def _check(name: object, maxlen: object) -> None:
-    if not isinstance(name, str) or not name:
+    if not is_name(name):
         raise DeclarationError(f"a stream needs a name, not {name!r}")
     if maxlen is not None and not (type(maxlen) is int and 1 <= maxlen < 2**63):
         raise DeclarationError(f"stream {name!r}: maxlen={maxlen!r} must be an integer, at least 1")

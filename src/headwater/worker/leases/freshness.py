@@ -45,7 +45,8 @@ class Freshness:
         self._lease = lease_ms / 1000
         self._seconds = claim_after_ms / 1000
         self._renew = renew
-        self._slot = slot
+        self.slot = slot
+        """The consumer's place in the memory that the process shares with its supervisor."""
         self._renewing = asyncio.Lock()
         self._suspended_at = -inf
         """Time of the last renewal that came more than a lease after the one before, by the same clock."""
@@ -58,7 +59,7 @@ class Freshness:
 
         If entries were ``lost``, the others do not count as fresh, because the lost ones are dropped only later.
         """
-        self._slot.renewed(began)
+        self.slot.renewed(began)
         with self._writing:
             late = began - self._last_renewed()
             if late > self._lease:
@@ -71,7 +72,7 @@ class Freshness:
 
     def _last_renewed(self) -> float:
         """Return the time when this process or its supervisor last renewed."""
-        return max(self.renewed_at, self._slot.by_supervisor())
+        return max(self.renewed_at, self.slot.by_supervisor())
 
     def _say_suspended(self, late: float) -> None:
         log.warning(

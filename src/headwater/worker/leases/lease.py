@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headwater.errors import HeadwaterError
 from headwater.groups.membership.lease import LeaseThread
 from headwater.groups.membership.member import Member
 from headwater.groups.protocol.operation import Operation, perform, run, together
@@ -145,12 +144,16 @@ class Leased:
     def missed(self, error: Exception) -> None:
         """Record that a renewal failed, and log the second failure in a row."""
         now = self._clock.monotonic()
-        if remedy(error, Step.RENEW) is Remedy.REJOIN:
+        what = remedy(error, Step.RENEW)
+        if what is Remedy.REJOIN:
             self.due = now + self.seconds
             return  # the reader gets this error too, and creates the group again
         pause = min(self.seconds, self._pause.next())
         self.due = now + pause
-        self._availability.troubled(self._who, error, pause=pause)
+        if what is Remedy.END:
+            log.error("renewing the leases of %s failed", self._name, exc_info=error)
+        else:
+            self._availability.troubled(self._who, error, pause=pause)
         late = now - self._renewed_at
         if late >= MISSES_SAID * self.seconds and not self._said:
             self._said = True
@@ -211,12 +214,12 @@ class Renewer:
         return max(0.0, min((one.due for one in self.leased), default=now + IDLE_SECONDS) - now)
 
     def _take(
-        self, part: Sequence[Leased], results: Sequence[LostLeases | HeadwaterError], began: float
+        self, part: Sequence[Leased], results: Sequence[LostLeases | Exception], began: float
     ) -> list[tuple[Leased, LostLeases]]:
         """Record the results of renewals that were sent at ``began``. Return the lost leases."""
         found = []
         for one, lost in zip(part, results, strict=True):
-            if isinstance(lost, HeadwaterError):
+            if isinstance(lost, Exception):
                 one.missed(lost)
                 continue
             if lost:

@@ -117,20 +117,28 @@ def board_file() -> int:
 
 
 class LeaseSlot:
-    """One consumer's place in the memory. Without a board, nothing is written."""
+    """One consumer's place in the memory. Until it is taken, nothing is written."""
 
-    def __init__(self, board: Board | None = None, number: int = 0) -> None:
-        self._board = board
-        self._number = number
+    def __init__(self) -> None:
+        self._board: Board | None = None
+        self.number: int | None = None
+        """The place in the memory; None until it is taken."""
+
+    def take(self, board: Board, number: int, at: float) -> None:
+        """Take the place ``number`` for a consumer that starts at ``at``."""
+        board.renewed(number, at)
+        self._board, self.number = board, number
 
     def renewed(self, at: float) -> None:
         """Record that this process renewed, by a command that was sent at ``at``."""
-        if self._board is not None:
-            self._board.renewed(self._number, at)
+        if self._board is not None and self.number is not None:
+            self._board.renewed(self.number, at)
 
     def by_supervisor(self) -> float:
         """Return the time when the supervisor last renewed for this process; 0 if it never did."""
-        return 0.0 if self._board is None else self._board.times(self._number)[1]
+        if self._board is None or self.number is None:
+            return 0.0
+        return self._board.times(self.number)[1]
 
 
 NO_SLOT = LeaseSlot()
@@ -145,6 +153,8 @@ class Told(Protocol):
     silence: str
     """Reason why the worker process does not report; empty while it reports."""
     leases: dict[int, LeaseReport]
+    held: asyncio.Event
+    """Set when `leases` has another consumer."""
 
 
 class SupervisorRenewer:
@@ -168,8 +178,12 @@ class SupervisorRenewer:
             # Import this now, because the import takes longer than a short lease.
             await asyncio.to_thread(import_module, "redis.asyncio")
             while True:
+                self._told.held.clear()
                 leases = [one.lease_ms / 1000 for one in self._told.leases.values()]
-                await asyncio.sleep(max(0.02, min(1.0, min(leases, default=6.0) / 6)))
+                with suppress(TimeoutError):
+                    # A consumer that starts may have a shorter lease than those before.
+                    async with asyncio.timeout(max(0.02, min(1.0, min(leases, default=6.0) / 6))):
+                        await self._told.held.wait()
                 try:
                     await self._look()
                 except Exception as error:  # the process tries this too, and reports the error

@@ -3,7 +3,8 @@
     2026-11-22 20:05:53,123 INFO [4711] headwater.worker: bill reads orders     --log-format text
     {"time": "2026-11-22T20:05:53.123Z", "level": "INFO", "pid": 4711, …}       --log-format json
 
-The app's own log lines go there too, unless the app configures logging itself.
+The app's own log lines go there too, unless the app configures logging itself. Then Headwater's lines go where the
+app's configuration sends them.
 """
 
 from __future__ import annotations
@@ -45,6 +46,19 @@ def configure_logging(level: LogLevel = LogLevel.INFO, form: LogFormat = LogForm
     handler = LogHandler("")
     handler.setFormatter(JsonFormatter() if form is LogFormat.JSON else WorkerTextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def enable_loggers() -> None:
+    """Enable Headwater's loggers again, if `configure_logging` was called in this process.
+
+    `logging.config` disables all loggers that exist when the app's code calls it, unless it is told not to. Levels and
+    handlers stay as the app has set them.
+    """
+    if _configured is None:
+        return
+    for name, found in list(logging.root.manager.loggerDict.items()):
+        if isinstance(found, logging.Logger) and name.partition(".")[0] == "headwater":
+            found.disabled = False
 
 
 _configured: tuple[LogLevel, LogFormat] | None = None

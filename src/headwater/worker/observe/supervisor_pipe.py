@@ -3,7 +3,8 @@
     ["joined", stream, group]     this process has joined the group
     ["refused", stream, group]    it cannot join the group, for a reason that waiting does not resolve
     ["store", url]                the address of its store
-    ["holds", {…}]                a consumer whose leases it renews: a `lease_board.LeaseReport`
+    ["holds", {…}]                a consumer whose leases it renews from now on: a `lease_board.LeaseReport`
+    ["gives back", slot]          it does not renew the leases of this consumer any more, because the consumer ended
     ["blocked", sentence]         its event loop is blocked
     ["hung", number, sentence]    all handlers of a consumer hang; its progress follows
     ["suspect", stream, group]    it handed back a suspected poison message, for the quarantine process
@@ -14,12 +15,15 @@ The supervisor passes the groups of suspects to the quarantine process. It write
 standard input of that process: ``[stream, group]``.
 
 Rule 1. Writing a report never blocks: a supervisor that does not read does not delay its workers.
-Rule 2. A line is written as a whole or not at all, so it is at most `PIPE_BYTES` long.
+Rule 2. A line is written as a whole or not at all, so it is at most `PIPE_BYTES` long. A long name of a stream or group
+        is written as its digest (`reported`). For a consumer with such a name, ``holds`` is not written.
 Rule 3. A line of another form is skipped. Only a handler can have written it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import os
 import time
@@ -27,9 +31,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from headwater.common.names import bytes_of
 from headwater.worker.declare.statistics import ConsumerStatistics
 from headwater.worker.leases.lease_board import (
-    NO_SLOT,
     TICKS,
     Board,
     LeaseReport,
@@ -38,17 +42,27 @@ from headwater.worker.leases.lease_board import (
 )
 
 GROUP = tuple[str, str]
-"""A group, as the names of the stream and of the group."""
+"""A group, as the names of the stream and of the group (`reported`)."""
 
 READ_BYTES = 65_536
 
 PIPE_BYTES = 4_096
 """Number of bytes that Linux writes into a pipe atomically."""
 
+NAME_BYTES = 1_000
+"""Maximum length of a name as JSON that is written as it is, in bytes."""
+
 SENTENCE_CHARACTERS = 600
 
 SHOWN_CHARACTERS = 80
 """Maximum number of characters of a name in a progress report."""
+
+
+def reported(name: str) -> str:
+    """Return the form in which the name of a stream or group is reported: itself or, if it is long, its SHA-256."""
+    if len(json.dumps(name)) <= NAME_BYTES:
+        return name
+    return hashlib.sha256(bytes_of(name)).hexdigest()
 
 
 class Reports:
@@ -84,6 +98,7 @@ class Reports:
 
     def holds(
         self,
+        slot: LeaseSlot,
         stream: str,
         group: str,
         consumer: str,
@@ -92,18 +107,21 @@ class Reports:
         lease_ms: int,
         ordered: bool,
         longest_ms: int | None = None,
-    ) -> LeaseSlot:
-        """Report a consumer whose leases this process renews, and return its place in the memory."""
+    ) -> None:
+        """Report a consumer whose leases this process renews from now on, and give ``slot`` a place in the memory."""
         if self._board is None or self._slots == TICKS:
-            return NO_SLOT
-        slot = LeaseSlot(self._board, self._slots)
-        slot.renewed(time.monotonic())
+            return
+        slot.take(self._board, self._slots, time.monotonic())
         one = LeaseReport(
             self._slots, stream, group, consumer, claim_after_ms, lease_ms, ordered, longest_ms
         )
         self._slots += 1
         self._write("holds", one._asdict())
-        return slot
+
+    def gives_back(self, slot: LeaseSlot) -> None:
+        """Report that this process does not renew the leases of the slot's consumer any more."""
+        if slot.number is not None:
+            self._write("gives back", slot.number)
 
     def ticked(self, at: float) -> None:
         """Record that threads of this process ran at ``at``. Called from another thread."""
@@ -112,11 +130,11 @@ class Reports:
 
     def joined(self, stream: str, group: str) -> None:
         """Report that this process has joined the group."""
-        self._write("joined", stream, group)
+        self._write("joined", reported(stream), reported(group))
 
     def refused(self, stream: str, group: str) -> None:
         """Report that this process could not join the group."""
-        self._write("refused", stream, group)
+        self._write("refused", reported(stream), reported(group))
 
     def blocked(self, sentence: str) -> None:
         """Report that the event loop is blocked. Called from another thread."""
@@ -124,7 +142,7 @@ class Reports:
 
     def suspect(self, stream: str, group: str) -> None:
         """Report that this process handed back a suspected poison message."""
-        self._write("suspect", stream, group)
+        self._write("suspect", reported(stream), reported(group))
 
     def heard(self, data: bytes) -> None:
         """Process the data that the supervisor has written to standard input."""
@@ -177,6 +195,8 @@ class ReceivedReports:
         self.url: str | None = None
         self.leases: dict[int, LeaseReport] = {}
         """The consumers whose leases the process renews, by their place in the shared memory."""
+        self.held = asyncio.Event()
+        """Set when `leases` has another consumer."""
         self.joined: set[GROUP] = set()
         self.refused: set[GROUP] = set()
         self.suspected: set[GROUP] = set()
@@ -225,6 +245,9 @@ class ReceivedReports:
                 self.url = url
             case ["holds", dict(one)] if {*one} == {*LeaseReport._fields}:
                 self.leases[one["slot"]] = LeaseReport(**one)
+                self.held.set()
+            case ["gives back", int(slot)]:
+                self.leases.pop(slot, None)
             case ["suspect", str(stream), str(name)]:
                 self.suspected.add((stream, name))
             case ["settled"]:

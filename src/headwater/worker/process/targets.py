@@ -10,6 +10,7 @@ from types import ModuleType
 
 from headwater.errors import DeclarationError, HeadwaterError
 from headwater.worker.app import App
+from headwater.worker.observe.logs import enable_loggers
 
 _PACKAGE = f"{Path(__file__).parents[2]}/"
 """The directory of the package ``headwater``, whose frames are left out of tracebacks."""
@@ -72,6 +73,8 @@ def _imported(name: str) -> ModuleType:
         raise AppBroken(
             f"module {name!r} cannot be imported:\n{''.join(lines).rstrip()}"
         ) from error
+    finally:
+        enable_loggers()
 
 
 def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -13,7 +13,14 @@ from headwater.groups.settling.adding import Adding
 from headwater.worker.declare.extensions import Extensions
 from headwater.worker.declare.open_apps import left, open_apps, opened
 from headwater.worker.declare.scheduled import Scheduled
-from headwater.worker.declare.stream import Durations, ManyOptions, Sending, SendOptions, Stream
+from headwater.worker.declare.stream import (
+    Durations,
+    ManyOptions,
+    Sending,
+    SendOptions,
+    Stream,
+    is_name,
+)
 from headwater.worker.publish.publishing import Publisher
 from headwater.worker.store.connections import Connections
 
@@ -28,15 +35,19 @@ def _refuse_in_loop(stream: str, *, use: str = "await send") -> None:
     )
 
 
-def _whole(stream: Stream[Any]) -> str:
-    """Return the name of a stream without partitions. Raises `HeadwaterError` for a stream with partitions, in
-    which an id is ambiguous."""
+def _of_scheduled(stream: Stream[Any], scheduled_id: str) -> tuple[str, str]:
+    """Return the name of a stream and the id of a scheduled message. Raises `HeadwaterError` for a stream with
+    partitions, in which an id is ambiguous, and for text that cannot be an id."""
+    if isinstance(scheduled_id, str) and not is_name(scheduled_id):
+        raise HeadwaterError(
+            f"scheduled_id={scheduled_id!r} must be the id of a scheduled message (`Scheduled.id`)"
+        )
     if stream.partitions is not None:
         raise HeadwaterError(
             f"an id does not tell which partition of {stream.name!r} has the message: cancel it by the "
             "Scheduled that send returned, or name the partition, as in orders.parts[3]"
         )
-    return stream.name
+    return stream.name, scheduled_id
 
 
 class AppPublishing:
@@ -115,11 +126,11 @@ class AppPublishing:
 
     async def cancel(self, stream: Stream[Any], scheduled_id: str) -> bool:
         """Cancel a scheduled message; the same as `Stream.cancel`."""
-        return await self._publisher.cancel(_whole(stream), scheduled_id)
+        return await self._publisher.cancel(*_of_scheduled(stream, scheduled_id))
 
     def cancel_blocking(self, stream: Stream[Any], scheduled_id: str) -> bool:
         """Do the same as `App.cancel`, for code without an event loop."""
-        return self._cancel_blocking(_whole(stream), scheduled_id)
+        return self._cancel_blocking(*_of_scheduled(stream, scheduled_id))
 
     @overload
     async def send_many(
@@ -201,6 +212,13 @@ class AppPublishing:
     # --- opening for publishing -------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise HeadwaterError(
+                "`async with app` needs an event loop of asyncio, and none runs here. With trio, use `with app:` and "
+                "`await trio.to_thread.run_sync(orders.publish, message)`"
+            ) from error
         opened(self)
         with self._openers_lock:
             self._openers += 1

@@ -31,7 +31,7 @@ from headwater.groups.reading.claiming import (
     drop_gone,
     recover,
 )
-from headwater.groups.reading.limits import take_tokens
+from headwater.groups.reading.limits import agree_on_limits, take_tokens
 from headwater.groups.reading.suspect_reader import SuspectReader
 from headwater.groups.reports.trimmed import unread_lost
 from headwater.groups.settling.deleting import check_deleting
@@ -262,6 +262,8 @@ class Fetcher:
                 await perform(client, check_deleting(member))
             if consumer.limits is not None:
                 await perform(client, take_tokens([]))  # a server without Lua refuses this
+            limits = "" if consumer.limits is None else consumer.limits.text
+            await perform(client, agree_on_limits(member, limits))
             others = await perform(client, foreign_consumers(member))
             self.joined = True
             self._log_joined(member)

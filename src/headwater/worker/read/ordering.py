@@ -49,6 +49,14 @@ class _Entry:
         """The entry's time in the heap of entries to claim; None if it is not in the heap."""
 
 
+def _shown(key: Hashable) -> str:
+    """Return a key for reports. Any class may define ``__str__``."""
+    try:
+        return str(key)[:MOST_KEY_CHARACTERS]
+    except Exception as error:
+        return f"({type(key).__name__}, whose __str__ raised {type(error).__name__})"
+
+
 class _NoKey:
     """The key of an entry that cannot be decoded, or for which ``order_by`` raised an error."""
 
@@ -159,7 +167,7 @@ class Ordering:
         )
         return [
             HeldKey(
-                str(line[0][1].key)[:MOST_KEY_CHARACTERS],
+                _shown(line[0][1].key),
                 str(first),
                 [str(place) for place, _entry in line[1 : MOST_WAITING + 1]],
                 len(line) - 1,

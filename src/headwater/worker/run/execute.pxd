@@ -14,6 +14,7 @@ cdef class Executor:
     cdef object _end_process
     cdef object _sync
     cdef dict _idents
+    cdef object _forks
     cdef object _invocation
     cdef object _plain
     cpdef tuple decode(self, Owned owned)

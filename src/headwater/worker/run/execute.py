@@ -6,7 +6,8 @@ Rule 1. Everything that the handler does leads to an outcome: it returns, raises
 Rule 2. An awaitable that the handler returns is awaited before the settlement. In a pool process it is an error.
 Rule 3. A handler that is not ``async`` runs in a thread, or in a pool process for which a thread waits
         (`process_pool`). Its exception is returned as a value, because a future cannot store every exception.
-Rule 4. A thread cannot be ended. If its handler runs longer than the ``timeout``, the whole process must end.
+Rule 4. The child of a fork in a handler ends here, and only the parent's ending leads to an outcome (`forked`).
+Rule 5. A thread cannot be ended. If its handler runs longer than the ``timeout``, the whole process must end.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from functools import partial
 from traceback import FrameSummary
 from typing import TYPE_CHECKING, Any
 
+from headwater.common.forks import FORKS
 from headwater.common.stacks import frames_of_coroutine, frames_of_thread
 from headwater.errors import DecodeError, HeadwaterError
 from headwater.worker.declare.declaration import Consumer
@@ -43,6 +45,7 @@ from headwater.worker.declare.outcome import (
     Undecodable,
 )
 from headwater.worker.declare.owned import Owned, Stop, Work
+from headwater.worker.run.forked import end_child
 from headwater.worker.run.invoke import Invocation, SyncCall
 from headwater.worker.run.pool import dismissed
 from headwater.worker.settle.results import Results
@@ -101,6 +104,7 @@ class Executor:
         """Slot → identity of the thread in which its handler runs, or ran last."""
         self._processes: ProcessPool | None = None
         self._end_process = end_process
+        self._forks = FORKS.generation
         self._sync: Callable[[Any, Delivery], Any] = consumer.call
         if not consumer.is_async:
             self._threads = ThreadPoolExecutor(consumer.concurrency, "headwater-handler")
@@ -178,15 +182,21 @@ class Executor:
                 result, error = await self._call_apart(message, work.delivery)
                 if error is not None:
                     outcome = self._failed(work, error)
+            if result is not None and type(result) not in self._values:
+                result = await self._awaited(result)
+            if FORKS.generation != self._forks:
+                end_child(None)
             if result is not None:
-                if type(result) not in self._values:
-                    result = await self._awaited(result)
                 outcome = self._returned(result)
         except asyncio.CancelledError as error:
+            if FORKS.generation != self._forks:
+                end_child(error)
             if dismissed(task) or not _runs(task):
                 raise
             outcome = self._failed(work, error)
         except BaseException as error:
+            if FORKS.generation != self._forks:
+                end_child(error)
             if not _runs(task):
                 raise  # GeneratorExit: this coroutine is discarded with its loop
             outcome = self._failed(work, error)
@@ -251,9 +261,14 @@ class Executor:
         """Call the handler, and return its error as a value. Called in the thread."""
         self._idents[slot] = threading.get_ident()
         try:
-            return call(), None
+            result = call()
         except BaseException as error:
+            if FORKS.generation != self._forks:
+                end_child(error)
             return None, error
+        if FORKS.generation != self._forks:
+            end_child(None)
+        return result, None
 
     def stack(self, owned: Owned) -> list[FrameSummary]:
         """Return the current stack of an entry's handler, outermost frame first."""

@@ -4,6 +4,7 @@
 
 Rule 1. A handler without dependencies, in an app without middleware, is called directly, except in a pool process.
 Rule 2. The handler's error is the error of the delivery, even if a dependency suppresses it.
+Rule 3. The child of a fork in a handler ends before dependencies are closed and middleware goes on.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from headwater.worker.declare.dependencies import (
     refuse_awaitable,
 )
 from headwater.worker.declare.middleware import Chain
+from headwater.worker.run.forked import ForkedChildren
 from headwater.worker.store.waiting import cancelled
 
 log = logging.getLogger("headwater.worker")
@@ -56,6 +58,7 @@ class Invocation:
         self._apart = apart
         self._finish = finish
         self._check = check
+        self._forked = ForkedChildren()
         self._per_delivery = any(one.scope == "delivery" for one in consumer.needs.values())
 
     async def __call__(self, message: Any, delivery: Delivery) -> Any:
@@ -72,14 +75,12 @@ class Invocation:
             return await self._finish(result)
         if self._per_delivery:
             return await self._opened(message, delivery)
-        return await self._finish(self._call(message, delivery))
+        return await self._call(message, delivery, self._process)
 
-    def _call(self, message: Any, delivery: Delivery, values: Values | None = None) -> Any:
-        found = self._process if values is None else values
-        needs = self._consumer.needs
-        return self._consumer.call(
-            message, delivery, **{name: found[one.key] for name, one in needs.items()}
-        )
+    async def _call(self, message: Any, delivery: Delivery, values: Values) -> Any:
+        given = {name: values[one.key] for name, one in self._consumer.needs.items()}
+        with self._forked:
+            return await self._finish(self._consumer.call(message, delivery, **given))
 
     async def _opened(self, message: Any, delivery: Delivery) -> Any:
         """Open the dependencies of the delivery, call the handler, and close them."""
@@ -91,7 +92,7 @@ class Invocation:
                 for one in self._consumer.needs.values():
                     await open_async(one, values, stack, delivery)
                 try:
-                    result = await self._finish(self._call(message, delivery, values))
+                    result = await self._call(message, delivery, values)
                     self._check(result)
                 except BaseException as error:
                     failed = error
@@ -123,6 +124,7 @@ class SyncCall:
         self._name = name
         self._process = values
         self._check = check
+        self._forked = ForkedChildren()
         self._per_delivery = any(one.scope == "delivery" for one in needs.values())
 
     def __call__(self, message: Any, delivery: Delivery) -> Any:
@@ -136,7 +138,8 @@ class SyncCall:
                 for one in self._needs.values():
                     open_in_thread(one, values, stack, delivery)
                 try:
-                    result = self._called(message, delivery, values)
+                    with self._forked:
+                        result = self._called(message, delivery, values)
                     if inspect.isawaitable(result):
                         refuse_awaitable(result)
                         raise TypeError(

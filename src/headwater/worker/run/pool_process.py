@@ -2,7 +2,9 @@
 
 Rule 1. Before a handler begins, the number of its request is written to memory that the worker reads. A death after
         this write is blamed on this handler.
-Rule 2. An error is sent as its type, text and stack, and also as a pickle if that can be read back.
+Rule 2. A reply carries the number of its request, so that it is never taken for the reply to another one. The child of
+        a fork in a handler sends none: it ends (`forked`).
+Rule 3. An error is sent as its type, text and stack, and also as a pickle if that can be read back.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import struct
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -27,7 +30,8 @@ from headwater.worker.declare.dependencies import Values, all_of, open_in_thread
 from headwater.worker.declare.handlers import bind
 from headwater.worker.declare.lifespan import StartFailed
 from headwater.worker.declare.stream import Stream
-from headwater.worker.observe.logs import configure_logging
+from headwater.worker.observe.logs import configure_logging, enable_loggers
+from headwater.worker.run.forked import ForkedChildren
 from headwater.worker.run.invoke import SyncCall
 from headwater.worker.settle.results import Results
 
@@ -36,6 +40,9 @@ SHOW_STACK = getattr(signal, "SIGRTMIN", signal.SIGUSR2)
 
 END = b""
 """The message after which a pool process ends."""
+
+NUMBER = struct.Struct("=Q")
+"""The number of a request, the first is 1. Each request and each reply begins with it."""
 
 
 class PooledHandler(NamedTuple):
@@ -78,6 +85,7 @@ class _Life:
         self.received = 0
         self.running = False
         self.ending = False
+        self.forked = ForkedChildren()
 
     def begin(self) -> None:
         """Record that a handler begins. From here on, a death of this process is blamed on it."""
@@ -99,10 +107,11 @@ def serve(connection: Connection, stacks: Connection, begun: Any, job: bytes) ->
     _settle_in(life, (connection, stacks))
     with ExitStack() as stack:
         try:
-            call, returns = _opened(pickle.loads(job), stack)  # noqa: S301  # of our own process
+            with life.forked:
+                call, returns = _opened(pickle.loads(job), stack)  # noqa: S301  # of our own process
         except BaseException as error:
             logging.getLogger("headwater.worker").debug("the start failed", exc_info=error)
-            connection.send_bytes(error_text(error).encode())
+            connection.send_bytes(error_text(error).encode("utf-8", "backslashreplace"))
             return
         with suppress(OSError):
             connection.send_bytes(b"")
@@ -113,10 +122,11 @@ def serve(connection: Connection, stacks: Connection, begun: Any, job: bytes) ->
                 return  # the worker has ended
             if request == END:
                 return
-            life.received += 1
-            reply = _answer(call, request, life, returns=returns)
+            (life.received,) = NUMBER.unpack_from(request)
+            sent = memoryview(request)[NUMBER.size :]
+            reply = _answer(call, sent, life, returns=returns)
             with suppress(OSError):
-                connection.send_bytes(reply)
+                connection.send_bytes(request[: NUMBER.size] + reply)
 
 
 def _settle_in(life: _Life, pipes: Sequence[Connection]) -> None:
@@ -162,12 +172,13 @@ def _opened(job: PooledHandler, stack: ExitStack) -> tuple[Callable[[Any, Any], 
                 open_in_thread(one, values, stack, None)
             except BaseException as error:
                 raise StartFailed(f"{one.name} failed: {error_text(error)}") from error
+    enable_loggers()  # the app's module or a dependency may have configured logging
     check = Results(into, bound.name).additions
     return SyncCall(bound.call, bound.needs, bound.name, values=values, check=check), job.returns
 
 
 def _answer(
-    call: Callable[[Any, Any], Any], request: bytes, life: _Life, *, returns: bool
+    call: Callable[[Any, Any], Any], request: memoryview, life: _Life, *, returns: bool
 ) -> bytes:
     """Call the handler, and return the reply for the worker as a pickle."""
     result: Any = None
@@ -179,7 +190,8 @@ def _answer(
             message = batch = Batch(message, delivery)
             delivery = delivery[0]
         life.begin()
-        result = call(message, delivery)
+        with life.forked:
+            result = call(message, delivery)
         life.running = False
         _check_result(result)
     except BaseException as raised:

@@ -15,6 +15,9 @@ Rule 3. A process that must end (timeout, stop, lost lease) is told so and gets 
 Rule 4. A pool process ends when its worker does, for any reason: the kernel kills it (PR_SET_PDEATHSIG). Where the
         kernel does not, the process ends at the end of its pipe.
 Rule 5. Only pickles of our own processes are read, from their pipe.
+Rule 6. Requests and replies are numbered. A process that sends the reply to another request is killed, and the message
+        is handled again as after any death: another process writes to its pipe, such as a child that a handler
+        forked in C.
 """
 
 from __future__ import annotations
@@ -41,7 +44,14 @@ from headwater.worker.declare.delivery import Delivery
 from headwater.worker.declare.lifespan import CLOSING_SECONDS, StartFailed
 from headwater.worker.declare.outcome import PoolProcessDied, RanTooLong, death
 from headwater.worker.observe.logs import configured
-from headwater.worker.run.pool_process import END, SHOW_STACK, PooledHandler, SentError, serve
+from headwater.worker.run.pool_process import (
+    END,
+    NUMBER,
+    SHOW_STACK,
+    PooledHandler,
+    SentError,
+    serve,
+)
 
 log = logging.getLogger("headwater.worker")
 
@@ -111,18 +121,30 @@ class PoolProcess:
     def alive(self) -> bool:
         return not wait([self._life], 0)
 
-    def ask(self, payload: bytes, timeout: float | None) -> bytes | None:
+    def ask(self, payload: bytes, timeout: float | None) -> memoryview | None:
         """Return the reply to a request; None if the process ended before it began the handler. Raises
         `PoolProcessDied`, and `RanTooLong` after ``timeout`` seconds."""
         self.handled += 1
         try:
-            self._connection.send_bytes(payload)
+            self._connection.send_bytes(NUMBER.pack(self.handled) + payload)
         except OSError:
             return None
         reply = self._received(timeout)
-        if reply is None and self._begun.value == self.handled:
+        if reply is not None:
+            (number,) = NUMBER.unpack_from(reply)
+            if number == self.handled:
+                return memoryview(reply)[NUMBER.size :]
+            log.error(
+                "a pool process of %s sent the reply to request %d instead of %d, so it is killed: "
+                "a child that its handler has forked uses its pipe",
+                self._name,
+                number,
+                self.handled,
+            )
+            self.abort()
+        if self._begun.value == self.handled:
             raise PoolProcessDied(self._status())
-        return reply
+        return None
 
     def _received(self, timeout: float | None = None) -> bytes | None:
         """Return the next message of the process; None if it has ended. Raises `RanTooLong`."""
@@ -262,7 +284,7 @@ class ProcessPool:
                 return self._result(message, reply)
         raise PoolProcessDied(None)
 
-    def _ask(self, payload: bytes, delivery: Delivery) -> bytes | None:
+    def _ask(self, payload: bytes, delivery: Delivery) -> memoryview | None:
         process = self._take(delivery)
         reply = None
         try:
@@ -374,7 +396,7 @@ class ProcessPool:
                 f"{error_text(error)}"
             ) from error
 
-    def _result(self, message: Any, reply: bytes) -> Any:
+    def _result(self, message: Any, reply: memoryview) -> Any:
         try:
             result, error, said = pickle.loads(reply)  # noqa: S301  # of our own process
         except Exception as problem:

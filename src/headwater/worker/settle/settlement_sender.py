@@ -5,6 +5,7 @@ Rule 2. An error of one settlement fails only this settlement. A batch with resu
         large and has lost its connection twice, is split in halves.
 Rule 3. A single settlement with a result fails if the result is refused, or if the server has closed the connection
         twice because of its size. A settlement without a result is never refused for good, so it waits.
+Rule 4. Instead of failing because of its size, a dead letter is replaced by a shorter one (`settling.shortened`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from typing import Any, Final, Protocol
 
 from headwater.groups.protocol.operation import Operation, Refused
 from headwater.groups.protocol.store_errors import Remedy, Step, lost_connection, remedy
-from headwater.groups.settling.settling import Settlement, SettleOutcome, renew, size_of
+from headwater.groups.settling.settling import (
+    Settlement,
+    SettleOutcome,
+    is_too_large,
+    renew,
+    shortened,
+    size_of,
+)
 from headwater.worker.store.connections import Pause
 from headwater.worker.store.retrying_client import RetryingClient
 
@@ -25,6 +33,9 @@ PATIENCE: Final = 2
 SMALLEST_LIMIT: Final = 1024 * 1024
 """Size of a request, in bytes, below which no server closes a connection: proto-max-bulk-len and
 client-query-buffer-limit cannot be set lower (redis.conf)."""
+
+FRAME_BYTES: Final = len(b"$1048576\r\n\r\n")
+"""Maximum number of bytes before and after a value that is below this limit."""
 
 
 class Ask(Protocol):
@@ -77,24 +88,32 @@ class SettlementSender:
                 outcomes = await self._once(settlements, losses=losses)
             except lost_connection() as error:
                 size = sum(size_of(one.additions) for one in settlements)
-                if size < SMALLEST_LIMIT:
+                if size + _framing(settlements) < SMALLEST_LIMIT:
                     losses = None  # these settlements are not the cause
                 elif not alone:
                     return await self._halves(settlements)
                 elif not _timed_out(error):
                     self._unknown.difference_update(settlements[0].ids)
-                    return [SettleOutcome(done=False, error=_too_large(size, error))]
+                    return await self._shorter(settlements[0], _too_large(size, error))
             except Refused as error:
                 if not can_fail:
                     await self._retrying.wait(error, pause)
                 elif not alone:
                     return await self._halves(settlements)
+                elif is_too_large(settlements[0], error):
+                    return await self._shorter(settlements[0], error)
                 elif await self._refused_too(settlements[0]):
                     await self._retrying.wait(error, pause)
                 else:
                     return [SettleOutcome(done=False, error=error)]
             else:
                 return await self._without_outages(settlements, outcomes)
+
+    async def _shorter(self, settlement: Settlement, error: Refused) -> list[SettleOutcome]:
+        """Settle with a shorter addition, because of the size of the other one. Return ``error`` if there is none."""
+        if settlement.shorter is None:
+            return [SettleOutcome(done=False, error=error)]
+        return await self._answers([shortened(settlement, str(error))])
 
     async def _once(
         self, settlements: Sequence[Settlement], *, losses: int | None = None
@@ -152,6 +171,11 @@ class SettlementSender:
         except Refused:
             return True
         return False
+
+
+def _framing(settlements: Sequence[Settlement]) -> int:
+    """Return the maximum number of bytes that the protocol adds to the fields of the additions."""
+    return FRAME_BYTES * sum(2 * len(a.fields) for one in settlements for a in one.additions)
 
 
 def _with_results(settlements: Sequence[Settlement]) -> Iterator[bytes]:

@@ -24,6 +24,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.client.silence import Silence, TransferProgress
+from headwater.common.names import bytes_of
 from headwater.errors import HeadwaterError
 from headwater.groups.protocol.operation import (
     Command,
@@ -194,7 +195,7 @@ class BlockedReads:
 
     async def wait(self, one: WaitingStream) -> list[Any] | None:
         """Return entries of a stream, or None if its consumer should look for entries itself."""
-        name = one.stream.encode()
+        name = bytes_of(one.stream)
         self._waiting[name] = one
         self._wake.set()
         if self._task is None:
@@ -327,7 +328,7 @@ class BlockedReads:
         served = self._pass_on(replies[0], limit)
         if not several:
             for one in [*called.values()]:
-                self._waiting.pop(one.stream.encode(), None)
+                self._waiting.pop(bytes_of(one.stream), None)
                 one.release()
         for _ in range(TURNS if served and self._waiting else 0):
             if all(name in self._waiting for name in served):
@@ -390,8 +391,9 @@ class BlockedReads:
 
     def _fail(self, error: Exception | None, which: Sequence[WaitingStream]) -> None:
         for one in which:
-            if self._waiting.get(one.stream.encode()) is one:
-                del self._waiting[one.stream.encode()]
+            name = bytes_of(one.stream)
+            if self._waiting.get(name) is one:
+                del self._waiting[name]
             if error is None:
                 one.release()
             elif not one.answer.done():

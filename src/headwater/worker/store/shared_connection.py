@@ -29,6 +29,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headwater.client.silence import PROGRESS, Silence
+from headwater.common.names import bytes_of
 from headwater.groups.protocol.capabilities import Capabilities, probe
 from headwater.groups.protocol.operation import (
     Command,
@@ -408,7 +409,7 @@ class StreamReads:
         self._full = entries is not None and len(entries) >= one.limit
         if entries is not None and one.look_at < inf:
             self.quiet_until = one.look_at
-        return None if entries is None else [[self._stream.encode(), entries]]
+        return None if entries is None else [[bytes_of(self._stream), entries]]
 
     async def _pause(self, one: WaitingStream, block_ms: int) -> None:
         """Wait for ``block_ms``. (A command that reads a key that is never written is a pause.)"""

@@ -34,9 +34,11 @@ from headwater.spark.pipeline.sinks.delta_files import (
     File,
     transactions,
 )
-from headwater.spark.pipeline.sinks.layout import check_directory
+from headwater.spark.pipeline.sinks.files import TableFile, rows_of
+from headwater.spark.pipeline.sinks.layout import check_directory, partition_values
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame
 
@@ -128,29 +130,23 @@ class DeltaUpdate(DeltaAppend):
     def _commit(
         self,
         table: DeltaTable,
-        schema: Any,  # noqa: ARG002 - already checked against the table's
+        schema: Any,
         files: list[File],
         batch: BatchId,
         transaction: CommitProperties,
     ) -> None:
         import pyarrow as pa
-        import pyarrow.dataset as ds
 
-        arrow = pa.schema(table.schema().to_arrow())
-        parts = ds.partitioning(
-            pa.schema([arrow.field(n) for n in self.partition_by]), flavor="hive"
-        )
-        rows = ds.dataset(
-            [str(file.path) for file in files],
-            schema=arrow,
-            partitioning=parts if self.partition_by else None,
-            partition_base_dir=str(self.staging),
-        )
-        self._check_keys(rows, batch)
+        schema = pa.schema(table.schema().to_arrow())
+        staged = [
+            TableFile(str(file.path), partition_values(file.place), file.rows) for file in files
+        ]
+        self._check_keys(staged, schema, batch)
+        rows = (rows for file in staged for rows in rows_of(file, schema))
         same = " AND ".join(f"target.`{column}` = source.`{column}`" for column in self.key)
         (
             table.merge(
-                rows.scanner().to_reader(),
+                pa.RecordBatchReader.from_batches(schema, rows),
                 same,
                 source_alias="source",
                 target_alias="target",
@@ -161,22 +157,33 @@ class DeltaUpdate(DeltaAppend):
             .execute()
         )
 
-    def _check_keys(self, rows: Any, batch: BatchId) -> None:
+    def _check_keys(self, staged: list[TableFile], schema: pa.Schema, batch: BatchId) -> None:
         """Raise `PipelineError` for a key that is null or occurs twice in the batch."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        table = rows.to_table(columns=list(self.key))
-        for column in self.key:
-            if table.column(column).null_count:
+        keys = pa.schema([schema.field(name) for name in self.key])
+        table = pa.Table.from_batches((b for file in staged for b in rows_of(file, keys)), keys)
+        values: list[pa.ChunkedArray] = []
+        for column, found in zip(self.key, table.columns, strict=True):
+            if pa.types.is_floating(found.type):  # -0.0 and 0.0 are the same key
+                found = pc.add(found, pa.scalar(0.0, found.type))  # noqa: PLW2901
+            values.append(found)
+            if found.null_count:
                 raise PipelineError(
                     f"{self.path}: batch {batch.number} has rows whose key {column!r} is null; omit "
                     f"them (WHERE {column} IS NOT NULL)"
                 )
-        counted = table.group_by(list(self.key)).aggregate([([], "count_all")])
+        # The columns are numbered, because Arrow parses a name like ".a" as a path.
+        numbers = [str(at) for at in range(len(values))]
+        counted = pa.table(values, numbers).group_by(numbers).aggregate([([], "count_all")])
         twice = counted.filter(pc.greater(counted.column("count_all"), 1))
         if twice.num_rows:
-            row = twice.slice(0, 1).to_pylist()[0]
-            times = row.pop("count_all")
+            first = twice.slice(0, 1).to_pylist()[0]
+            times, row = (
+                first["count_all"],
+                dict(zip(self.key, map(first.get, numbers), strict=True)),
+            )
             raise PipelineError(
                 f"{self.path}: batch {batch.number} has the key {row} {times} times, and it is not known "
                 "which row is the last: make one row per key in SQL (GROUP BY, max_by)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from headwater.errors import PipelineError
-from headwater.spark.core.durable import directories, sync, sync_all
+from headwater.spark.core.durable import directories, lines_of, sync, sync_all
 from headwater.spark.pipeline.sinks.layout import (
     check_directory,
     has_files,
+    literal,
     nullable_schema,
     partition_values,
     read_files,
@@ -33,8 +35,8 @@ TIMES_IN_UTC: Final = "headwater.times-in-utc"
 """The application transaction that marks a table whose partition values are times in UTC. Times of older tables
 are in the zone of the session that wrote them, and that zone is not recorded."""
 
-_MICROS: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-"""Spark's setting for the type of Delta's timestamps; its default is the older INT96."""
+_UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
+"""The parts of a path for which delta-rs opens another directory, or none."""
 
 
 class File(NamedTuple):
@@ -60,6 +62,12 @@ class DeltaDirectory:
         Raises `PipelineError` if it contains something else, or if delta-rs is not installed.
         """
         check_directory(self.path)
+        unusable = _UNUSABLE.search(str(self.path))
+        if unusable is not None:
+            raise PipelineError(
+                f"{str(self.path)!r} has {unusable[0]!r} in it, for which delta-rs would open another directory; name "
+                "another path"
+            )
         try:
             import deltalake  # noqa: F401
         except ImportError as error:
@@ -87,51 +95,53 @@ class DeltaDirectory:
                 f"{self.path} has deletion vectors, which another writer made; OPTIMIZE or "
                 "REORG … APPLY (PURGE) removes them"
             )
-        files = [_local(uri) for uri in table.file_uris()]
+        actions = added_files(table)
+        files = [str(local_file(self.path, one["path"])) for one in actions]
         if not files:
             return spark.createDataFrame([], schema)
         parts = table.metadata().partition_columns
         if not parts:
             return read_files(spark, schema, files)
-        return self._with_partitions(spark, schema, table, files).select(
-            *(f"`{column}`" for column in schema.names)
-        )
-
-    def _with_partitions(
-        self, spark: SparkSession, schema: StructType, table: DeltaTable, files: list[str]
-    ) -> DataFrame:
-        """Return the rows of ``files`` with the partition values of Delta's log.
-
-        The names of the directories are not used: delta-rs and Spark write non-ASCII letters in them
-        differently, and only the log is authoritative.
-        """
-        import pyarrow as pa
-        from pyspark.sql import functions as F  # noqa: N812 - the name in Spark's documentation
-        from pyspark.sql.types import StringType, StructField, StructType
-
-        parts = table.metadata().partition_columns
-        found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         if len({Path(file).name for file in files}) < len(files):
             raise PipelineError(
                 f"{self.path} has files with the same name in several directories, which another writer "
                 "made; OPTIMIZE rewrites them"
             )
+        rows = [
+            (Path(file).name, *(one[f"partition.{name}"] for name in parts))
+            for file, one in zip(files, actions, strict=True)
+        ]
+        return self._with_partitions(spark, schema, files, parts, rows).select(
+            *(f"`{column}`" for column in schema.names)
+        )
+
+    def _with_partitions(
+        self,
+        spark: SparkSession,
+        schema: StructType,
+        files: list[str],
+        parts: list[str],
+        rows: list[tuple[Any, ...]],
+    ) -> DataFrame:
+        """Return the rows of ``files`` with the partition values of Delta's log: ``rows`` has a file's name, its values.
+
+        The names of the directories are not used: delta-rs and Spark write non-ASCII letters in them
+        differently, and only the log is authoritative.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - the name in Spark's documentation
+        from pyspark.sql.types import StringType, StructField, StructType
+
         place = "_file"
         while place in map(str.lower, schema.names):
             place += "_"
         values = StructType(
             [
                 StructField(place, StringType()),
-                # Spark writes an empty string as null.
                 *(StructField(column, schema[column].dataType) for column in parts),
             ]
         )
-        rows = [
-            (unquote(one["path"]).rpartition("/")[2], *(one[f"partition.{c}"] for c in parts))
-            for one in found
-        ]
         data = StructType([field for field in schema.fields if field.name not in parts])
-        read = spark.read.schema(data).parquet(*files)
+        read = spark.read.schema(data).parquet(*map(literal, files))
         read = read.withColumn(place, F.col("_metadata.file_name"))
         return read.join(F.broadcast(spark.createDataFrame(rows, values)), place)
 
@@ -140,17 +150,13 @@ class DeltaDirectory:
 
         Returns None if the table or delta-rs is missing, or if another writer omitted counts or made deletion vectors.
         """
-        import pyarrow as pa
-
         try:
             table = self.table()
         except ImportError:
             return None
         if table is None or has_vectors(table):
             return None
-        counts: list[int | None] = (
-            pa.table(table.get_add_actions(flatten=True)).column("num_records").to_pylist()
-        )
+        counts: list[int | None] = [one["num_records"] for one in added_files(table)]
         return None if None in counts else sum(filter(None, counts))
 
     # --- steps of a write -------------------------------------------------------------------------
@@ -160,14 +166,7 @@ class DeltaDirectory:
         import pyarrow.parquet as pq
 
         shutil.rmtree(self.staging, ignore_errors=True)
-        name, value = _MICROS
-        conf = frame.sparkSession.conf
-        before = conf.get(name) or value
-        conf.set(name, value)
-        try:
-            write_files(frame, self.partition_by, self.staging)
-        finally:
-            conf.set(name, before)
+        write_files(frame, self.partition_by, self.staging)
         files = []
         for path in sorted(self.staging.rglob("*.parquet")):
             rows: int = pq.read_metadata(path).num_rows
@@ -241,20 +240,19 @@ class DeltaDirectory:
     def sync_commit(self, table: DeltaTable) -> None:
         """Sync the last commit: delta-rs does not wait until the log and merged rows are on disk."""
         table.update_incremental()
-        log = self.path / "_delta_log"
-        commit = log / f"{table.version():020d}.json"
-        actions = map(json.loads, commit.read_text("utf-8").splitlines())
-        files = [self.path / unquote(one["add"]["path"]) for one in actions if "add" in one]
+        commit = commit_file(self.path, table.version())
+        added = [one["add"] for one in actions_of(self.path, table.version()) if "add" in one]
+        files = [local_file(self.path, one["path"]) for one in added]
         sync_all([*files, *directories(files, self.path)])
         sync(commit)
-        sync(log)
+        sync(commit.parent)
 
     def table(self) -> DeltaTable | None:
         from deltalake import DeltaTable
 
         if not (self.path / "_delta_log").is_dir() or not DeltaTable.is_deltatable(str(self.path)):
             return None
-        return DeltaTable(str(self.path))
+        return open_table(self.path)
 
     def local_times(self) -> list[str]:
         """Return the partition columns whose times may be in the zone of the session that wrote them.
@@ -272,14 +270,13 @@ class DeltaDirectory:
         ``in_utc`` converts a time, as a string, from the zone in which it was written to UTC. The files are not
         moved, because only the log determines the values.
         """
-        import pyarrow as pa
         from deltalake.transaction import AddAction, RemoveAction
 
         table, columns = self.table(), self.local_times()
         assert table is not None, "the caller has found local times"
         parts: list[str] = table.metadata().partition_columns
         actions: list[AddAction | RemoveAction] = []
-        for one in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        for one in added_files(table):
             values = {name: value_text(one[f"partition.{name}"]) for name in parts}
             for name in columns:
                 local = values[name]
@@ -349,9 +346,41 @@ def has_vectors(table: DeltaTable) -> bool:
     return any(batch.num_rows for batch in table.deletion_vectors())
 
 
-def _local(uri: str) -> str:
-    """Return the path of a file for ``uri``, which is a path or a url."""
-    return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
+def open_table(path: Path, version: int | None = None) -> DeltaTable:
+    """Return the Delta table at ``path``, in its newest version or in ``version``."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(path), version=version)
+
+
+def commit_file(path: Path, version: int) -> Path:
+    """Return the file in the log of the Delta table at ``path`` with the commit that made ``version``."""
+    return path / "_delta_log" / f"{version:020d}.json"
+
+
+def actions_of(path: Path, version: int) -> list[dict[str, Any]]:
+    """Return the actions of a commit. Raises `FileNotFoundError` if the log does not have the commit any more."""
+    return [json.loads(line) for line in lines_of(commit_file(path, version).read_bytes())]
+
+
+def added_files(table: DeltaTable) -> list[dict[str, Any]]:
+    """Return the actions for the files of a table's version, with the values ``partition.NAME``.
+
+    Statistics of columns are left out: they may be times that Python's types cannot represent.
+    """
+    import pyarrow as pa
+
+    names = ["path", "size_bytes", "modification_time", "num_records"]
+    names += [f"partition.{name}" for name in table.metadata().partition_columns]
+    found: list[dict[str, Any]] = (
+        pa.table(table.get_add_actions(flatten=True)).select(names).to_pylist()
+    )
+    return found
+
+
+def local_file(path: Path, name: str) -> Path:
+    """Return the file that an action of the Delta table at ``path`` names: a relative path or a url, as in a url encoded."""
+    return Path(unquote(urlsplit(name).path)) if name.startswith("file:") else path / unquote(name)
 
 
 def _shown(columns: dict[str, Any]) -> str:

@@ -1,13 +1,17 @@
 """The layout of a table's files: the schema of all its batches, and the directories of partitions.
 
-Rule. A time in the name of a directory is in UTC, regardless of the session's zone: other readers, and other
-      sessions, must find the same moments.
+Rule 1. A time in the name of a directory is in UTC, regardless of the session's zone: other readers, and other
+        sessions, must find the same moments.
+Rule 2. A value that a file or the name of a directory cannot represent exactly is refused before the batch is
+        written, because readers would get another value.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,10 +19,11 @@ from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headwater.errors import PipelineError
+from headwater.spark.core.causes import root_cause
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructField, StructType
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -26,12 +31,110 @@ _IN_UTC: Final = {"timeZone": "UTC"}
 """Spark's option for the zone of times in directory names. Spark's default is the session's zone."""
 
 
-def write_files(frame: DataFrame, partition_by: tuple[str, ...], place: Path) -> None:
-    """Write ``frame`` with Spark as Parquet files to the directory ``place``."""
+_GLOB: Final = re.compile(r"[*?\[\]{}\\]")
+"""The characters for which Spark takes a path for a pattern."""
+
+_UNSHREDDED: Final = {"spark.sql.variant.writeShredding.enabled": "false"}
+"""Spark's setting for variants in one piece. Only Spark reads the pieces, and Delta has another feature for them."""
+
+_MICROS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Spark's setting for the type of times. Its default, INT96, overflows in pyarrow and pandas before the year 1678
+and after 2261, and Delta does not have it."""
+
+_LONGEST_NAME: Final = 255
+"""Maximum length of a file's name in bytes, on all usual file systems."""
+
+_ESCAPED: Final = "".join(map(chr, range(1, 32))) + "\"#%'*/:=?\\\x7f{[]^"
+"""The characters for each of which Spark writes three, like %2F, in the names of directories."""
+
+_REFUSAL: Final = re.compile(
+    r".*?(the partition column .*?)\.?( SQLSTATE: .*)?( \(Task failed .*)?"
+)
+
+
+def write_files(
+    frame: DataFrame, partition_by: tuple[str, ...], place: Path, *, micros: bool = True
+) -> None:
+    """Write ``frame`` with Spark as Parquet files to the directory ``place``.
+
+    If ``micros`` is false, times have the type INT96, as in tables of earlier versions. Raises `PipelineError` for a
+    partition value that the name of a directory cannot represent.
+    """
+    schema = frame.schema
+    for name in partition_by:
+        frame = frame.withColumn(name, _checked(schema[name]))
     writer = frame.write.mode("overwrite").options(**_IN_UTC)
     if partition_by:
         writer = writer.partitionBy(*partition_by)
-    writer.parquet(str(place))
+    try:
+        with _settings(frame.sparkSession, _UNSHREDDED | (_MICROS if micros else {})):
+            writer.parquet(str(place))
+    except Exception as error:
+        refused = _REFUSAL.fullmatch(root_cause(error))
+        if refused is None:
+            raise
+        raise PipelineError(refused[1]) from None
+
+
+@contextmanager
+def _settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Set Spark's settings during the block."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def _checked(field: StructField) -> Column:
+    """Return the column, which raises an error in Spark for a value that the name of a directory cannot represent."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name in Spark's documentation
+
+    column = F.col(f"`{field.name}`")
+    found = column
+    for wrong, what in _unnameable(column, field):
+        said = f"the partition column {field.name!r} has {what}"
+        found = F.when(wrong, F.raise_error(F.lit(said))).otherwise(found)
+    return found
+
+
+def _unnameable(column: Column, field: StructField) -> Iterator[tuple[Column, str]]:
+    """Yield conditions for values that the name of a directory cannot represent, each with a description and a remedy."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name in Spark's documentation
+    from pyspark.sql import types
+
+    if isinstance(field.dataType, (types.DateType, types.TimestampType, types.TimestampNTZType)):
+        kind = field.dataType.typeName()
+        zone = "Z" if isinstance(field.dataType, types.TimestampType) else ""
+        first, last = ("0001-01-01", "+10000-01-01")
+        if not isinstance(field.dataType, types.DateType):
+            first, last = (f"{day} 00:00:00{zone}" for day in (first, last))
+        outside = (column < F.expr(f"{kind}'{first}'")) | (column >= F.expr(f"{kind}'{last}'"))
+        yield (
+            outside,
+            "a value outside of the years 1 to 9999, which readers cannot parse: omit such rows",
+        )
+    if not isinstance(field.dataType, types.StringType):
+        return
+    null = "which would become NULL in the name of a directory"
+    yield column == "", f"an empty text, {null}: write NULL (nullif) or another text"
+    yield column == _NULL, f"the text {_NULL}, {null}: write another text"
+    yield ~F.is_valid_utf8(column), "a text that is not UTF-8: write it in another form (hex)"
+    yield F.contains(column, F.lit("\0")), "a text with the character NUL: remove it (replace)"
+    escapes = F.length(column) - F.length(F.translate(column, _ESCAPED, ""))
+    room = _LONGEST_NAME - len(f"{field.name}=".encode())
+    size = F.octet_length(column)
+    # Almost all texts are so short that the escapes need not be counted.
+    yield (
+        (size * 3 > room) & (size + escapes * 2 > room),
+        f"a text that is too long for the name of a directory ({_LONGEST_NAME} bytes): shorten it (left)",
+    )
 
 
 def read_files(
@@ -45,7 +148,16 @@ def read_files(
     reader = spark.read.schema(schema).options(**_IN_UTC)
     if base is not None:
         reader = reader.option("basePath", str(base))
-    return reader.parquet(*files).select(*(f"`{column}`" for column in schema.names))
+    return reader.parquet(*map(literal, files)).select(*(f"`{column}`" for column in schema.names))
+
+
+def literal(path: str) -> str:
+    """Return Spark's pattern that matches only ``path``.
+
+    >>> literal("tables/a[1]")
+    'tables/a\\\\[1\\\\]'
+    """
+    return _GLOB.sub(r"\\\g<0>", path)
 
 
 _UTC: Final = re.compile(
@@ -119,29 +231,48 @@ def wrong_column(
             )
     if sink not in ("parquet", "delta"):
         return None
+    # Delta has its own form for binary values, which Spark does not write, and Arrow does not parse intervals.
+    unnamed = (*nested, types.NullType, types.BinaryType, types.DayTimeIntervalType)
     for name in partition_by:
-        if isinstance(kinds[name], (*nested, types.NullType)):
+        if isinstance(kinds[name], unnamed):
             return "partition_by", (
                 f"a directory cannot be named after {name!r}, which is {_kind(kinds[name])}: name a column of a simple type"
             )
     if partition_by and len(partition_by) == len(kinds):
         return "partition_by", "names all columns, so the files would have none: leave one out"
+    fault = _wrong_part(schema, sink, "")
+    return None if fault is None else ("sql", fault)
+
+
+def _wrong_part(kind: DataType, sink: str, place: str) -> str | None:
+    """Return the fault of a column, or of a part of one, that files cannot have. ``place`` is the dotted name of ``kind``."""
+    from pyspark.sql import types
+
+    if isinstance(kind, _no_types(sink)):
+        column = place.partition(".")[0]
+        return (
+            f"the column {place!r} is {_kind(kind)}, which {sink} tables cannot have: "
+            f"CAST({column} AS string)"
+        )
+    parts: list[tuple[str, DataType]] = []
+    if isinstance(kind, types.ArrayType):
+        parts = [("element", kind.elementType)]
+    elif isinstance(kind, types.MapType):
+        parts = [("key", kind.keyType), ("value", kind.valueType)]
+    elif isinstance(kind, types.StructType):
+        parts = [(field.name, field.dataType) for field in kind.fields]
     seen = set[str]()
-    for field in schema.fields:
-        if "`" in field.name:
-            return "sql", (
-                f"the column {field.name!r} has a backtick in its name, which {sink} tables cannot have: "
-                "rename it with AS"
-            )
-        if field.name.lower() in seen:
-            return "sql", f"two columns are named {field.name!r}: rename one with AS"
-        seen.add(field.name.lower())
-        unwritten = isinstance(field.dataType, _no_types(sink))
-        if unwritten:
-            return "sql", (
-                f"the column {field.name!r} is {_kind(field.dataType)}, which {sink} tables cannot "
-                f"have: CAST({field.name} AS string)"
-            )
+    for name, type_ in parts:
+        inner = f"{place}.{name}" if place else name
+        if "\0" in name or ("`" in name and not place):
+            what = "the character NUL" if "\0" in name else "a backtick"
+            return f"the column {inner!r} has {what} in its name, which {sink} tables cannot have: rename it with AS"
+        if name.lower() in seen:
+            return f"two columns are named {inner!r}: rename one with AS"
+        seen.add(name.lower())
+        fault = _wrong_part(type_, sink, inner)
+        if fault is not None:
+            return fault
     return None
 
 
@@ -169,6 +300,16 @@ def check_directory(path: Path) -> None:
                     f"{path}: {place} is {what}, but a directory is needed; name another path"
                 )
             return
+
+
+def check_partition_names(path: Path, partition_by: tuple[str, ...]) -> None:
+    """Raise `PipelineError` if readers that list the directory ``path`` would skip the directories of partitions."""
+    for name in partition_by:
+        if name.startswith((".", "_")):
+            raise PipelineError(
+                f"{path}: the partition column {name!r} begins with {name[0]!r}, and readers of Parquet skip such "
+                "directories: rename the column with AS"
+            )
 
 
 def has_files(directory: Path) -> bool:

@@ -8,7 +8,7 @@ names that contain the batch's number. Then one line of the manifest records the
       _headwater/
         manifest.jsonl      one line per batch: number, query, rows, files, new columns; fsynced
         moving.json         the batch whose files are being moved; exists only during the move
-        times.json          the zone of times in names of directories; older tables lack it
+        times.json          the zone of times in names of directories, the type of times in files; older tables lack it
         repairing.json      new names of files; exists only while `headwater pipeline repair` moves them
         staging/            files that Spark is writing
         checkpoint/         the query's checkpoint
@@ -39,6 +39,7 @@ from headwater.errors import PipelineError
 from headwater.spark.core.durable import (
     append_line,
     directories,
+    lines_of,
     replacing,
     sync,
     sync_all,
@@ -48,6 +49,7 @@ from headwater.spark.pipeline.checkpoints import Checkpoint
 from headwater.spark.pipeline.sinks import THERE_ALREADY, BatchId, check_is_last
 from headwater.spark.pipeline.sinks.layout import (
     check_directory,
+    check_partition_names,
     has_files,
     partition_values,
     read_files,
@@ -109,6 +111,8 @@ class AppendTable:
                 f"{self.path} contains files that this pipeline did not write; name another path"
             )
         batches = self.batches()
+        if not batches:
+            check_partition_names(self.path, self.partition_by)
         query = Checkpoint(self.checkpoint).query()
         if self._repairing.exists():
             raise PipelineError(
@@ -132,8 +136,8 @@ class AppendTable:
         shutil.rmtree(self._staging, ignore_errors=True)
         self._written = _Written()
         batches = self.batches()
-        if self.partition_by and not batches:
-            self._note_times()
+        if not batches:
+            self._note_times(type="micros")
         self._undo_move({batch.id for batch in batches})
 
     def local_times(self) -> list[str]:
@@ -207,7 +211,7 @@ class AppendTable:
             return THERE_ALREADY
         columns = self._new_columns(frame.schema)
         shutil.rmtree(self._staging, ignore_errors=True)
-        write_files(frame, self.partition_by, self._staging)
+        write_files(frame, self.partition_by, self._staging, micros=self._has_micros())
         rows, moves = self._plan_moves(batch)
         sync_all(source for source, _name in moves)
         self._begin_move(batch)
@@ -224,9 +228,16 @@ class AppendTable:
 
     # --- internals --------------------------------------------------------------------------------
 
-    def _note_times(self) -> None:
+    def _note_times(self, **more: str) -> None:
         with replacing(self._times) as temporary:
-            temporary.write_text(json.dumps({"zone": "UTC"}))
+            temporary.write_text(json.dumps({"zone": "UTC"} | more))
+
+    def _has_micros(self) -> bool:
+        """Return whether times in the table's files have microseconds. All files of a table have the same type."""
+        try:
+            return bool(json.loads(self._times.read_text()).get("type") == "micros")
+        except FileNotFoundError:
+            return False
 
     def _moves(self, columns: set[str], in_utc: Callable[[str], str]) -> dict[str, str]:
         moves = {}
@@ -353,7 +364,7 @@ class _Written:
         except FileNotFoundError:
             return
         text = text[: text.rfind(b"\n") + 1]
-        for batch in map(_batch_of, text.splitlines()):
+        for batch in map(_batch_of, lines_of(text)):
             series, number = batch.id.series, batch.id.number
             self.last[series] = max(number, self.last.get(series, number))
             self.columns |= {name.lower(): kind for name, kind in batch.columns.items()}
@@ -384,6 +395,7 @@ class CompleteTable:
     def check(self) -> None:
         """Raise `PipelineError` if the table's path is something other than a table of mode complete."""
         check_directory(self.path.parent)
+        check_partition_names(self.path, self.partition_by)
         if os.path.lexists(self.path) and not self._is_ours():
             raise PipelineError(
                 f"{self.path} exists, but is not a table of mode complete; name another path"

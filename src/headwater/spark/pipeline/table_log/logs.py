@@ -10,26 +10,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import unquote
+from typing import Any, Protocol
 
 from headwater.errors import DataLoss, PipelineError
-from headwater.spark.core.durable import end_of_lines
-from headwater.spark.pipeline.sinks.delta_files import has_vectors, value_text
+from headwater.spark.core.durable import end_of_lines, lines_of
+from headwater.spark.pipeline.sinks.delta_files import (
+    actions_of,
+    added_files,
+    commit_file,
+    has_vectors,
+    local_file,
+    open_table,
+    value_text,
+)
+from headwater.spark.pipeline.sinks.files import TableFile
 from headwater.spark.pipeline.sinks.layout import partition_values
 from headwater.spark.pipeline.sinks.parquet import STATE
 from headwater.spark.pipeline.table_log.positions import NOTHING, LogPosition
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-
-class AddedFile(NamedTuple):
-    """A Parquet file with its partition values. ``rows`` is None if the log does not record a number of rows."""
-
-    path: str
-    values: dict[str, str | None]
-    rows: int | None
 
 
 class TableLog(Protocol):
@@ -38,7 +35,7 @@ class TableLog(Protocol):
     def end(self) -> LogPosition:
         """Return the position after the newest commit."""
 
-    def added(self, start: LogPosition, end: LogPosition) -> list[AddedFile]:
+    def added(self, start: LogPosition, end: LogPosition) -> list[TableFile]:
         """Return the files that the commits after ``start``, up to and including ``end``, added, in order.
 
         Raises `PipelineError` for a commit that removes rows, and `DataLoss` for a commit that cannot be read.
@@ -82,12 +79,12 @@ class ManifestLog:
         except FileNotFoundError:
             return NOTHING
 
-    def added(self, start: LogPosition, end: LogPosition) -> list[AddedFile]:
+    def added(self, start: LogPosition, end: LogPosition) -> list[TableFile]:
         begin = max(start.to, 0)
         try:
             with self._manifest.open("rb") as manifest:
                 manifest.seek(begin)
-                lines = manifest.read(end.to - begin).splitlines()
+                lines = lines_of(manifest.read(end.to - begin))
         except FileNotFoundError:
             lines = []
         commits = [json.loads(line) for line in lines]
@@ -96,7 +93,7 @@ class ManifestLog:
         ):
             raise _lost(self._path, "is gone, or was removed and made again")
         return [
-            AddedFile(
+            TableFile(
                 path=str(self._path / name),
                 values=partition_values(Path(name).parent),
                 # The manifest counts the rows of a batch, not of each file, so the first file gets all.
@@ -126,48 +123,45 @@ class DeltaLog:
             directory = self._log.stat().st_ino
         except FileNotFoundError:
             return NOTHING
-        if directory != self._directory or self._commit(self._end.to + 1).exists():
-            table = self._open()
+        if directory != self._directory or commit_file(self._path, self._end.to + 1).exists():
+            table = open_table(self._path)
             self._end = LogPosition(str(table.metadata().id), table.version())
             self._directory = directory
         return self._end
 
-    def added(self, start: LogPosition, end: LogPosition) -> list[AddedFile]:
+    def added(self, start: LogPosition, end: LogPosition) -> list[TableFile]:
         if start.table is None:
             return self._files_of(end.to)
-        found: list[AddedFile] = []
+        found: list[TableFile] = []
         for version in range(start.to + 1, end.to + 1):
             found += self._added_by(version)
         return found
 
-    def _files_of(self, version: int) -> list[AddedFile]:
-        import pyarrow as pa
-
-        table = self._open(version)
+    def _files_of(self, version: int) -> list[TableFile]:
+        table = open_table(self._path, version)
         parts = table.metadata().partition_columns
-        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         if has_vectors(table):
             raise self._removes(version)
         return [
-            AddedFile(
-                path=str(self._path / unquote(one["path"])),
+            TableFile(
+                path=str(local_file(self._path, one["path"])),
                 values={name: value_text(one[f"partition.{name}"]) for name in parts},
                 rows=one["num_records"],
             )
-            for one in actions
+            for one in added_files(table)
         ]
 
-    def _added_by(self, version: int) -> list[AddedFile]:
+    def _added_by(self, version: int) -> list[TableFile]:
         try:
-            lines = self._commit(version).read_text("utf-8").splitlines()
+            actions = actions_of(self._path, version)
         except FileNotFoundError:
             raise DataLoss(
                 f"the Delta table at {self._path} no longer has the log of version {version}, which was "
                 "not read yet: it has expired (delta.logRetentionDuration). To rebuild the table that "
                 "reads it, remove that table and its checkpoint."
             ) from None
-        found: list[AddedFile] = []
-        for action in map(json.loads, lines):
+        found: list[TableFile] = []
+        for action in actions:
             for kind in ("add", "remove"):
                 file: dict[str, Any] | None = action.get(kind)
                 if file is None or not file.get("dataChange", True):
@@ -176,8 +170,8 @@ class DeltaLog:
                     raise self._removes(version)
                 stats = json.loads(file.get("stats") or "{}")
                 found.append(
-                    AddedFile(
-                        path=str(self._path / unquote(file["path"])),
+                    TableFile(
+                        path=str(local_file(self._path, file["path"])),
                         values=dict(file.get("partitionValues") or {}),
                         rows=stats.get("numRecords"),
                     )
@@ -190,11 +184,3 @@ class DeltaLog:
             "that reads it has them already. Remove that table with its checkpoint to rebuild it, or give "
             "it mode = 'complete'."
         )
-
-    def _commit(self, version: int) -> Path:
-        return self._log / f"{version:020d}.json"
-
-    def _open(self, version: int | None = None) -> DeltaTable:
-        from deltalake import DeltaTable
-
-        return DeltaTable(str(self._path), version=version)
