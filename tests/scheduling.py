@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
 
-class Scheduling(LoadGroupScheduling):
+class Scheduling(LoadGroupScheduling):  # type: ignore[misc]
     """Forgets the groups that are done, and finds tests by a dictionary."""
 
     def __init__(self, config: Any, log: Any = None) -> None:

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import DayTimeIntervalType, StructType, VariantType, YearMonthIntervalType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
 from headwater.errors import HeadwaterError, PipelineError
 from headwater.spark.core.ddl import parse_schema
@@ -129,7 +138,7 @@ def test_a_complete_declaration_is_read(directory: Path) -> None:
         (
             'mode = "append"',
             'mode = "update"\nsink = "delta"',
-            "table.sales.key: is missing; the col",
+            "table.sales.key: is missing; expected the col",
         ),
         (
             'mode = "append"',
@@ -496,6 +505,8 @@ def test_a_column_that_an_update_cannot_write_is_refused_with_the_remedy(
         ("d date", "names all columns, so the files would have none"),
         ("d date, v interval year", "which parquet tables cannot have: CAST(v AS string)"),
         ("d date, v interval day", ""),
+        ("d binary, v int", "a directory cannot be named after 'd', which is a binary"),
+        ("d interval day, v int", "cannot be named after 'd', which is an interval day"),
     ],
 )
 def test_a_column_that_files_cannot_have_is_refused_with_the_remedy(schema: str, said: str) -> None:
@@ -503,3 +514,46 @@ def test_a_column_that_files_cannot_have_is_refused_with_the_remedy(schema: str,
 
     assert said in (wrong or ("", ""))[1]
     assert (wrong is None) == (not said)
+
+
+SAME = StructType().add("a", "integer").add("A", "integer")
+NUL = StructType().add("a\0", "integer")
+
+
+@pytest.mark.parametrize(
+    ("kind", "sink", "said"),
+    [
+        (SAME, "parquet", "two columns are named 'v.A': rename one with AS"),
+        (ArrayType(SAME), "delta", "two columns are named 'v.element.A'"),
+        (MapType(StringType(), SAME), "parquet", "two columns are named 'v.value.A'"),
+        (NUL, "delta", r"the column 'v.a\x00' has the character NUL in its name, which delta"),
+        (ArrayType(DayTimeIntervalType(0, 0)), "delta", "'v.element' is an interval day, which"),
+        (
+            ArrayType(YearMonthIntervalType(0, 0)),
+            "parquet",
+            "tables cannot have: CAST(v AS string)",
+        ),
+        (ArrayType(DayTimeIntervalType(0, 0)), "parquet", ""),
+    ],
+)
+def test_a_part_of_a_column_that_would_not_be_read_back_is_refused(
+    kind: DataType, sink: str, said: str
+) -> None:
+    schema = StructType().add("k", "integer").add("v", kind)
+
+    wrong = wrong_column(schema, sink=sink, key=(), partition_by=())
+
+    assert said in (wrong or ("", ""))[1]
+    assert (wrong is None) == (not said)
+
+
+def test_rows_are_not_merged_into_partitions_of_decimals() -> None:
+    # delta-rs 1.6 writes the partition value -1.50 as -1.-50, and then no reader can open the table.
+    schema = StructType().add("k", "integer").add("price", "decimal(10, 2)")
+
+    wrong = wrong_column(schema, sink="delta", key=("k",), partition_by=("price",))
+
+    assert wrong is not None
+    assert wrong[0] == "partition_by"
+    assert "CAST(price AS string)" in wrong[1]
+    assert wrong_column(schema, sink="delta", key=(), partition_by=("price",)) is None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import hiredis
 import pytest
 
-from headwater.errors import HeadwaterError
+from headwater.errors import Disconnected, HeadwaterError
+from headwater.spark.core import connection
 from headwater.spark.sink.chunks import Mover
 from headwater.spark.sink.entries import words
 from headwater.spark.sink.packs import is_pack, pack, packed, unpacked, without_first
@@ -25,6 +27,13 @@ def command(*arguments: bytes) -> bytes:
     return b"*%d\r\n%b" % (len(arguments), words(*arguments))
 
 
+def resp(request: bytes) -> Any:
+    """Return the arguments of a request."""
+    reader = hiredis.Reader()
+    reader.feed(request)
+    return reader.gets()
+
+
 ROWS = [command(b"XADD", b"s", b"*", b"n", b"%d" % number) for number in (1, 2, 3)]
 
 
@@ -37,6 +46,55 @@ def test_a_pack_has_its_rows_and_their_place() -> None:
     assert (found.last, found.rows, found.sets_ids) == (13, 3, False)
     assert without_first(found, 0) == found
     assert without_first(found, 2) == found._replace(rows=1, commands=ROWS[2])
+
+
+MEGABYTE = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("lengths", "longest"),
+    [
+        ([600_000] * 5, 600_100),
+        ([1, MEGABYTE, 1, 2 * MEGABYTE, 2 * MEGABYTE], 2 * MEGABYTE),
+        ([MEGABYTE - 1, 0], MEGABYTE),
+        ([100] * 30_000, MEGABYTE),
+    ],
+)
+def test_a_long_row_is_in_pieces_no_longer_than_a_megabyte_or_its_longest_value(
+    lengths: list[int], longest: int
+) -> None:
+    fields = [word for length in lengths for word in (b"n", b"x" * length)]
+    rows = [command(b"XADD", b"s", b"*", *fields)]
+
+    arguments = resp(pack(b"stage", rows, last=1, sets_ids=True))
+
+    assert max(map(len, arguments)) <= longest
+    assert all(arguments[3:])
+    assert unpacked([arguments[2], arguments[3:]]).commands == b"".join(rows)
+
+
+def test_rows_whose_pack_is_longer_than_a_value_may_be_are_written(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a server that accepts values of up to a megabyte, and rows that are longer than that together
+    shop.client.config_set("proto-max-bulk-len", "1mb")
+    try:
+        query = Writing(shop, "a string, b string")
+        rows = [{"a": "a" * 700_000, "b": "b" * 700_000}, *([{"a": "c" * 600_000, "b": ""}] * 3)]
+        query.epoch(0, [rows])
+
+        entries: Any = shop.client.xrange("s")
+        assert [
+            {name.decode(): value.decode() for name, value in e.items()} for _id, e in entries
+        ] == rows
+
+        # When a single value is longer, then the error says so, and nothing of its batch is written
+        monkeypatch.setattr(connection, "PATIENCE_SECONDS", 0.2)
+        with pytest.raises(Disconnected, match=r"longer than its proto-max-bulk-len .* about 2,5"):
+            query.epoch(1, [[*rows, {"a": "d" * 2_500_000}]])
+        assert shop.client.xlen("s") == 4
+    finally:
+        shop.client.config_set("proto-max-bulk-len", "512mb")
 
 
 def test_rows_of_an_earlier_version_are_a_pack_with_the_same_commands() -> None:

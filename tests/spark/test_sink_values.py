@@ -306,6 +306,54 @@ def test_intervals_are_refused() -> None:
         HeadwaterSource(GOOD).writer(schema, overwrite=False)
 
 
+NOT_UTF8 = pa.array([b"a\xff"], pa.binary()).view(pa.string())
+YEAR_10000 = pa.array([253_402_300_800_000_000]).cast(pa.timestamp("us"))
+YEAR_0 = pa.array([-62_135_596_800_000_001]).cast(pa.timestamp("us", "UTC"))
+LATE_DAY = pa.array([2_932_897], pa.int32()).cast(pa.date32())
+TWICE = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32()))
+
+
+@pytest.mark.parametrize("codec", ["fields", "json", "msgpack"])
+@pytest.mark.parametrize(
+    ("kind", "bad"),
+    [
+        ("string", NOT_UTF8),
+        ("date", LATE_DAY),
+        ("timestamp", YEAR_0),
+        ("timestamp_ntz", YEAR_10000),
+        ("array<string>", pa.ListArray.from_arrays([0, 1], NOT_UTF8)),
+        ("array<timestamp_ntz>", pa.ListArray.from_arrays([0, 1], YEAR_10000)),
+        ("map<string, int>", TWICE),
+    ],
+)
+def test_a_value_that_would_not_be_read_back_is_refused(
+    kind: str, bad: pa.Array, codec: Any
+) -> None:
+    # Given a row with such a value between two others
+    nothing = pa.nulls(1, bad.type)
+    batch = pa.record_batch(
+        [pa.concat_arrays([nothing, bad, nothing]), pa.array([1, 2, 3])], ["c", "n"]
+    )
+
+    with pytest.raises(
+        EncodeError, match=r"^row 1 of this task has a value in the column 'c' that a"
+    ) as raised:
+        list(RowEncoder(parse_schema(f"c {kind}, n bigint"), codec).rows([batch]))
+    assert "UTF-8, days and times in the years 1 to 9999, and the keys" in str(raised.value)
+    assert raised.value.__suppress_context__, "Spark would show the first error of a chain"
+
+
+def test_a_stream_whose_name_is_not_text_is_refused() -> None:
+    batch = pa.record_batch([NOT_UTF8, pa.array([1])], ["to", "n"])
+
+    with pytest.raises(EncodeError, match="a value in the column 'to' that a message cannot"):
+        list(
+            RowEncoder(parse_schema("to string, n bigint"), "fields", stream_column="to").rows(
+                [batch]
+            )
+        )
+
+
 def test_replacing_the_stream_is_refused() -> None:
     schema = parse_schema("n bigint")
 

@@ -23,11 +23,11 @@ from headwater.errors import PipelineError
 from headwater.spark.pipeline import load, run
 from headwater.spark.pipeline.sinks import BatchId
 from headwater.spark.pipeline.sinks.delta import DeltaAppend, DeltaComplete, DeltaUpdate
+from headwater.spark.pipeline.sinks.files import rows_of
 from headwater.spark.pipeline.sinks.layout import is_utc, moved_to_utc, zone_of
 from headwater.spark.pipeline.sinks.parquet import AppendTable, CompleteTable
 from headwater.spark.pipeline.table_log.logs import log_of
 from headwater.spark.pipeline.table_log.positions import NOTHING
-from headwater.spark.pipeline.sinks.files import rows_of
 from headwater.spark.pipeline.table_sinks import TableSinks
 from tests.command_line import in_thread
 from tests.spark.checkpoints import give_checkpoint

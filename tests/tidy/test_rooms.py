@@ -24,7 +24,7 @@ ATTRIBUTES = 20
 PARAMETERS = 8
 SMALL_LINES = 130
 
-BUDGET = 117_100
+BUDGET = 119_200
 """Lines of `src`: Python, .pxd and Lua. Raising it needs an ADR that says what was bought."""
 
 

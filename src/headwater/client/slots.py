@@ -16,6 +16,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from headwater.client.server_url import NodeAddress, is_cluster, parse_cluster
 from headwater.commands.table import COMMANDS
+from headwater.common.names import bytes_of
 
 Word = Any
 Command = Sequence[Word]
@@ -38,7 +39,7 @@ def slot_of(key: Word) -> int:
 
 @lru_cache(maxsize=4096)
 def _slot(key: str | bytes) -> int:
-    return key_slot(key.encode() if isinstance(key, str) else key)
+    return key_slot(bytes_of(key) if isinstance(key, str) else key)
 
 
 def first_key(command: Command) -> Word | None:

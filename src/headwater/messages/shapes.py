@@ -128,6 +128,7 @@ def _shape(kind: Any, field: inspect.Field) -> Shape:
     found = _kind(where, field.type, _refused_class)
     if found is FieldKind.TEXT:
         check_values(where, field.type, as_text=True)
+    checks = hasattr(kind, "__post_init__") or hasattr(kind, "__attrs_attrs__")  # by its own code
     return Shape(
         field.name,
         field.encode_name,
@@ -136,7 +137,7 @@ def _shape(kind: Any, field: inspect.Field) -> Shape:
         field.required and may_be_none,
         isinstance(field.type, inspect.DateTimeType) and field.type.tz is False,
         _name(field.type),
-        () if hasattr(kind, "__post_init__") else _exact(field.type),
+        () if checks else _exact(field.type),
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headwater.common.model import StreamID
+from headwater.common.names import text_of
 from headwater.groups.membership.consumers import ConsumerInfo, ConsumerState, consumers
 from headwater.groups.protocol.operation import Operation, Refused, accepted, mapping
 from headwater.groups.reading.claiming import gone_from
@@ -134,7 +135,7 @@ def observe(
 def _suspects(reply: Any, examined: Mapping[str, PendingDelivery]) -> dict[str, Record]:
     if isinstance(reply, Refused):
         return {}
-    records = {one.decode(): Record.parse(value) for one, value in mapping(reply).items()}
+    records = {text_of(one): Record.parse(value) for one, value in mapping(reply).items()}
     return {one: record for one, record in records.items() if record.suspect and one in examined}
 
 

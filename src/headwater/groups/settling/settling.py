@@ -15,7 +15,6 @@ Rule 5. A dead letter that is too long for XSETTLE is also added before it. One 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
@@ -34,8 +33,6 @@ from headwater.groups.protocol.operation import (
 )
 from headwater.groups.protocol.scripts import RENEW, SETTLE
 from headwater.messages.keys import PARKED_CONSUMER, Pairs, hash_tag
-
-log = logging.getLogger("headwater.groups")
 
 LUA_WORDS = 7_000
 """Maximum number of words of one XADD in Lua, whose stack has room for 8,000."""
@@ -120,7 +117,9 @@ class Settlement(NamedTuple):
 def shortened(settlement: Settlement, why: str) -> Settlement:
     """Return the settlement with its shorter addition, and log this. Its entry then stays in the stream."""
     assert settlement.shorter is not None, "only of a dead letter"
-    log.warning(
+    from logging import getLogger  # not for queries of the command line, which never come here
+
+    getLogger("headwater.groups").warning(
         "the dead letter of %s does not fit into %s, so it gets a record without the entry's fields; the entry stays in "
         "its stream, and a replay delivers it again: %s",
         settlement.id.decode(),

@@ -118,7 +118,7 @@ class StoreManifest(NamedTuple):
         floor 1 105
         next_image 1
         next_segment 1
-        crc32c 5a19a78e
+        crc32c db802695
         """
         lines = [f"format {MANIFEST_FORMAT}", f"seed {self.seed:08x}"]
         if self.history is None:

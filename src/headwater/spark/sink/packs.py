@@ -4,7 +4,7 @@
             1000  1    *13␍␊$4␍␊XADD␍␊…
 
 ``rows`` is the number of rows, ``ids`` is 1 if the rows set ids, and ``xadd`` has an XADD to the stream for each
-row. Publishing does not encode the rows again: 1,000 rows of five fields take 3 ms. The XADDs of a large pack are in
+row. Publishing does not encode the rows again: 1,000 rows of five fields take 3 ms. The XADD of a long row is in
 several fields ``xadd``, because servers limit the length of a value, but not of an entry.
 
 Stages that an earlier version recorded have an entry for each row: ``id``, then the row's fields.
@@ -12,7 +12,7 @@ Stages that an earlier version recorded have an entry for each row: ``id``, then
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from headwater.spark.sink.entries import command
@@ -20,7 +20,8 @@ from headwater.spark.sink.entries import command
 _ROWS, _IDS, _XADD = b"rows", b"ids", b"xadd"
 
 _PIECE_BYTES: Final = 1024 * 1024
-"""Maximum length of a field. It is the smallest ``proto-max-bulk-len`` that servers accept; the default is 512 MB."""
+"""Maximum length of a field, except for a longer value. It is the smallest ``proto-max-bulk-len`` that servers accept;
+the default is 512 MB."""
 
 
 class Pack(NamedTuple):
@@ -34,14 +35,38 @@ class Pack(NamedTuple):
 
 def pack(stage: bytes, rows: Sequence[bytes], *, last: int, sets_ids: bool) -> bytes:
     """Encode the XADD that appends a pack to ``stage``. ``rows`` are XADDs."""
-    whole = b"".join(rows)
-    pieces = [whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES)]
+    pieces = _pieces(b"".join(rows))
     return command(
         *(b"XADD", stage, b"%d-0" % last),
         *(_ROWS, b"%d" % len(rows)),
         *(_IDS, b"1" if sets_ids else b"0"),
         *(word for piece in pieces for word in (_XADD, piece)),
     )
+
+
+def _pieces(commands: bytes) -> Iterator[bytes]:
+    """Cut commands into fields of at most `_PIECE_BYTES`.
+
+    A longer value is a field of its own: if the server would refuse it in the stream, it refuses it in the stage, before
+    the stage is recorded.
+    """
+    if len(commands) <= _PIECE_BYTES:
+        yield commands
+        return
+    start = at = 0
+    while at < len(commands):
+        value = commands.index(b"\r\n", at) + 2
+        length = int(commands[at + 1 : value - 2])
+        end = value + length + 2 if commands[at] == ord("$") else value
+        if end - start > _PIECE_BYTES:
+            yield commands[start:at]
+            start = at
+        if end - at > _PIECE_BYTES:
+            yield commands[at:value]
+            yield commands[value : value + length]
+            start = value + length
+        at = end
+    yield commands[start:]
 
 
 def is_pack(entry: Sequence[Any]) -> bool:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.client.redaction import redacted
 from headwater.client.server_url import is_cluster
-from headwater.errors import HeadwaterError
+from headwater.errors import Disconnected
 from headwater.spark.core.connection import connect_to_owner, patiently
 
 if TYPE_CHECKING:
     import redis
 
 _RECEIVE_BYTES: Final = 64 * 1024
+
+_ONE_ROW: Final = 2 * 1024 * 1024
+"""Number of bytes beyond which a packet has only one row (appending.py)."""
 
 _ELSEWHERE_OR_LATER: Final = (
     *("LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"),
@@ -45,7 +47,15 @@ class Wire:
             attempts += 1
             return self.once(packet, replies)
 
-        return patiently(self._url, attempt), attempts > 1
+        try:
+            return patiently(self._url, attempt), attempts > 1
+        except Disconnected as error:
+            if len(packet) <= _ONE_ROW:
+                raise
+            raise Disconnected(
+                f"{error} A server also closes the connection if a value is longer than its proto-max-bulk-len (by "
+                f"default 512 MB), and a row of this request has about {len(packet):,} bytes."
+            ) from None
 
     def once(self, packet: bytes, replies: int) -> list[Any]:
         """Return the replies to ``packet``, which is sent once. After an error it may have been executed."""
@@ -69,11 +79,6 @@ class Wire:
         while len(answers) < replies:
             data = sock.recv(_RECEIVE_BYTES)
             if not data:
-                if answers and "Protocol error" in str(answers[-1]):  # repeating it does not help
-                    raise HeadwaterError(
-                        f"{redacted(self._url)} refused a request: {answers[-1]}. If a value is longer than the "
-                        "server's proto-max-bulk-len, shorten the value or raise that setting."
-                    )
                 raise redis.ConnectionError("the server closed the connection")
             reader.feed(data)
             while (answer := reader.gets(False)) is not False:

@@ -38,7 +38,7 @@ def _refuse_in_loop(stream: str, *, use: str = "await send") -> None:
 def _of_scheduled(stream: Stream[Any], scheduled_id: str) -> tuple[str, str]:
     """Return the name of a stream and the id of a scheduled message. Raises `HeadwaterError` for a stream with
     partitions, in which an id is ambiguous, and for text that cannot be an id."""
-    if isinstance(scheduled_id, str) and not is_name(scheduled_id):
+    if not is_name(scheduled_id):
         raise HeadwaterError(
             f"scheduled_id={scheduled_id!r} must be the id of a scheduled message (`Scheduled.id`)"
         )

@@ -2,7 +2,7 @@
 
 Rule 1. None means no result. Each item of a list or a tuple is a result, unless messages of the stream are
         themselves lists or tuples. A NamedTuple is one result.
-Rule 2. A result that a consumer of the stream could not decode is refused, and the delivery fails.
+Rule 2. A result that a consumer of the stream would not read back equal is refused by the codec, and the delivery fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import types
 from collections.abc import Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from headwater.errors import DecodeError, EncodeError
+from headwater.errors import EncodeError
 from headwater.groups.settling.settling import Addition
 from headwater.worker.declare.stream import Stream
 
@@ -43,15 +43,12 @@ class Results:
                 f"{self._name} returned a value of type {type(one).__name__}, but stream {into.name!r} has "
                 f"messages of type {self._class.__name__}"
             )
-        addition = into.addition(one)
         try:
-            into.codec.decode(addition.fields)
-        except DecodeError as error:
+            return into.addition(one)
+        except EncodeError as error:
             raise EncodeError(
-                f"{self._name} returned a result that consumers of {into.name!r} could not decode: "
-                f"{error}"
+                f"{self._name} returned a result for {into.name!r}: {error}"
             ) from None
-        return addition
 
 
 def _checkable(kind: Any) -> type:

@@ -167,7 +167,7 @@ class DeltaUpdate(DeltaAppend):
         values: list[pa.ChunkedArray] = []
         for column, found in zip(self.key, table.columns, strict=True):
             if pa.types.is_floating(found.type):  # -0.0 and 0.0 are the same key
-                found = pc.add(found, pa.scalar(0.0, found.type))  # noqa: PLW2901
+                found = pc.add(found, pa.scalar(0.0, found.type))
             values.append(found)
             if found.null_count:
                 raise PipelineError(

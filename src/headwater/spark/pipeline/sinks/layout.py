@@ -238,6 +238,11 @@ def wrong_column(
             return "partition_by", (
                 f"a directory cannot be named after {name!r}, which is {_kind(kinds[name])}: name a column of a simple type"
             )
+        if key and isinstance(kinds[name], types.DecimalType):
+            return "partition_by", (
+                f"delta-rs, which merges rows, writes the negative values of {name!r}, which is {_kind(kinds[name])}, in a "
+                f"form that no reader can parse: CAST({name} AS string)"
+            )
     if partition_by and len(partition_by) == len(kinds):
         return "partition_by", "names all columns, so the files would have none: leave one out"
     fault = _wrong_part(schema, sink, "")
