@@ -92,7 +92,7 @@ def test_a_pattern_and_a_limit_in_bytes_need_one_more_command_each(shop: Shop) -
 
     # And whether a stream was removed must be known
     shop.client.delete("s")
-    with pytest.raises(HeadwaterError, match=r"exists.*whether they were removed"):
+    with pytest.raises(HeadwaterError, match=r"exists.*whether the streams s were removed"):
         query.plan()
     user = as_user(shop, *base, "+scan", "+memory|usage", "+exists", "+hdel")
     later = Query(user, log=query.log, stream="s*", ignoreDeletes="true")

@@ -123,7 +123,7 @@ def test_a_query_that_was_not_seen_for_days_is_named(
     # Then what the query has not read stays, and the log names it, but not the other
     assert shop.numbers("s") == list(range(5, 11))
     (said,) = [
-        record.getMessage() for record in caplog.records if "not seen" in record.getMessage()
+        record.getMessage() for record in caplog.records if "not been seen" in record.getMessage()
     ]
     assert "the query old of h:1 has not been seen for 3 days" in said
     assert "until it has not been seen for 7 days" in said

@@ -340,15 +340,16 @@ class Journal:
 
         Raises `StoreUnusable` if the policy needs a thread and none can be started; then nothing has changed."""
         self._check()
-        if policy == self.policy:
-            return
+        changes = policy != self.policy
         try:
-            self._flusher.stop()
+            if changes:
+                self._flusher.stop()
             self._sync()
             self._durable_turn = self._writer.turn
         except BaseException as error:
             self._fail(error)
-        self._flusher.use(policy)
+        if changes:
+            self._flusher.use(policy)
         self._owed |= self.policy == "always" and policy != "always"
         self.policy = policy
 
