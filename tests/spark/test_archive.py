@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from headwater.cli.pipeline_text import status_text
+from headwater.common.model import StreamID
 from headwater.errors import DataLoss
+from headwater.spark.archive.archiver import Archived
 from headwater.spark.core.planning.lua_planning import LuaPlanner
 from headwater.spark.core.planning.split_planning import SplitPlanner
 from headwater.spark.pipeline.archiving import run_archive
@@ -312,3 +314,11 @@ def test_the_status_of_a_pipeline_says_who_prevents_trimming(shop: Shop, tmp_pat
     assert status_text(found).splitlines()[-1].endswith(needed)
     (kept,) = found.as_json()["archive"]
     assert (kept["stream"], kept["end"], kept["trimmable"]) == ("s", "10-1", "4-2")
+
+
+def test_the_report_of_a_stream_is_one_line_whatever_its_name() -> None:
+    def report(stream: str) -> str:
+        return str(Archived(stream, 1, 2, StreamID(3, 0), trimmed=0, seconds=0.1))
+
+    assert report("orders é").startswith("archive of orders é: 1 entries")
+    assert report("a\nb\x1b[2J\u2028").startswith(r"archive of 'a\nb\x1b[2J\u2028': 1 entries")

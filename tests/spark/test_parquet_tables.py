@@ -35,7 +35,9 @@ def test_an_existing_batch_is_not_written_again(spark: SparkSession, tmp_path: P
     assert kept.write(spark.range(5, 8), BatchId(2)) == 3
     assert kept.write(spark.range(5, 8), BatchId(2)) == -1
     kept.prepare()
-    with pytest.raises(PipelineError, match=r"has batch 2, .* batch 1: the query's checkpoint was set"):
+    with pytest.raises(
+        PipelineError, match=r"has batch 2, .* batch 1: the query's checkpoint was set"
+    ):
         kept.write(spark.range(0, 100), BatchId(1))
 
     assert rows_in(kept) == list(range(8))
