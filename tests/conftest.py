@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +28,22 @@ settings.register_profile("headwater", deadline=None)  # benchmarks measure spee
 settings.load_profile("headwater")
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm.submit_options())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Escape bytes that are not UTF-8 in what a test has printed and logged: pytest-xdist could not send them."""
+    return _without_surrogates((yield))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {name: _without_surrogates(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_without_surrogates, value))
+    return value
 
 
 @pytest.hookimpl(optionalhook=True)
