@@ -70,8 +70,9 @@ class Part(NamedTuple):
     seeds: int
 
 
-def journal(seed: int, *, turns: int = TURNS) -> Found:
-    """Crash a journal under each policy."""
+def journal(seed: int, *, turns: int | None = None) -> Found:
+    """Crash a journal of so many turns (`TURNS`) under each policy."""
+    turns = TURNS if turns is None else turns
     done = [Campaign(one, seed=seed, turns=turns, images=IMAGES).run() for one in POLICIES]
     return sum(one.trials for one in done), [text for one in done for text in one.failures]
 

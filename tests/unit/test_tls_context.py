@@ -176,7 +176,7 @@ def test_versions_and_ciphers_are_the_configured_ones(made: Certificates) -> Non
 
 
 def test_an_insecure_version_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"must be of TLSv1\.2 and TLSv1\.3"):
+    with pytest.raises(ConfigError, match=r"must be one or both of TLSv1\.2 and TLSv1\.3"):
         load(flags=[("tls-protocols", "TLSv1.1 TLSv1.2")], environ={})
 
 
