@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headwater.common.names import printable
 from headwater.errors import DeclarationError
 
 try:
@@ -65,10 +66,10 @@ def links_to(entries: Iterable[Fields]) -> list[Link]:
 
 
 def attributes_of(stream: str, operation: str) -> dict[str, Any]:
-    """Return the attributes of a span for an operation on a stream."""
+    """Return the attributes of a span for an operation on a stream. Exporters accept only UTF-8."""
     return {
         "messaging.system": "redis",
-        "messaging.destination.name": stream,
+        "messaging.destination.name": printable(stream),
         "messaging.operation.name": operation,
         "messaging.operation.type": operation,
     }

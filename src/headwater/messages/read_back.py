@@ -37,7 +37,7 @@ class Difference(NamedTuple):
 
 
 def difference(sent: Any, found: Any, place: str = "") -> Difference | None:
-    """Return the first difference between a message and what was read, or None if there is none."""
+    """Return the first difference between a message and what was read, or None if they are equal."""
     if _equal(sent, found):
         return None
     parts = _parts(sent, found)
@@ -48,7 +48,7 @@ def difference(sent: Any, found: Any, place: str = "") -> Difference | None:
 
 
 def not_in_json(value: Any, place: str = "") -> Difference | None:
-    """Return the first number in ``value`` that JSON lacks, as a `Difference` to None; None if there is none."""
+    """Return the first number in ``value`` that JSON lacks, as a `Difference` to None; None if JSON has all of them."""
     if isinstance(value, float):
         return None if math.isfinite(value) else Difference(place.removeprefix("."), value, None)
     each = (not_in_json(one, place + step) for step, one, _ in _parts(value, value) or ())

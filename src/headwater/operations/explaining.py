@@ -159,7 +159,7 @@ def gone_groups(
         ago = max(0, server_ms(replies[0]) - max(seen))
         rows = [row for one in replies[3:] if not isinstance(one, Refused) for row in one]
         if ago < UNSEEN_MS and not any(mapping(row)[b"name"] == bytes_of(group) for row in rows):
-            said = f"a worker was seen {length_of_time(ago)} ago, but there is no such group"
+            said = f"a worker was seen {length_of_time(ago)} ago, but the group does not exist"
             found.append(_gone(stream or names[0], group, said))
     return found
 

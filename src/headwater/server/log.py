@@ -189,7 +189,7 @@ def reopen_log(cause: str) -> None:
         if not isinstance(handler, LogHandler):
             continue
         if not handler.path:
-            log.info("%s: the log goes to standard error; there is no file to reopen", cause)
+            log.info("%s: the log goes to standard error, so no file is reopened", cause)
             continue
         try:
             handler.reopen()

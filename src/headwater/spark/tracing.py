@@ -27,6 +27,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from headwater.client.redaction import redacted
+from headwater.common.names import printable
 from headwater.common.trace_context import (
     Link,
     SpanKind,
@@ -83,7 +84,7 @@ class TracingListener(StreamingQueryListener):
                     "headwater.batch": progress.batchId,
                 }
                 self._tracer.start_span(
-                    f"process {stream}",
+                    f"process {printable(stream)}",
                     kind=SpanKind.CONSUMER,
                     links=[] if read is None else self._links(stream, read),
                     attributes=attributes,

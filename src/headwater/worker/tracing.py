@@ -68,7 +68,7 @@ class Tracing(Middleware):
             f"send {printable(stream)}",
             parent,
             kind=SpanKind.PRODUCER,
-            attributes=attributes_of(printable(stream), "send"),
+            attributes=attributes_of(stream, "send"),
         )
         span.end()
         mutable: Any = fields
@@ -135,7 +135,7 @@ def _key(delivery: Delivery) -> tuple[str, str, str]:
 
 def _of_delivery(delivery: Delivery, operation: str) -> dict[str, Any]:
     return {
-        **attributes_of(printable(delivery.stream), operation),
+        **attributes_of(delivery.stream, operation),
         "messaging.message.id": delivery.id,
         "messaging.consumer.group.name": printable(delivery.group),
         "messaging.client.id": printable(delivery.consumer),

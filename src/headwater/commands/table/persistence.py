@@ -56,7 +56,7 @@ ROLE = Command(
 
 REPLICAOF = Command(
     "replicaof", arity=3, flags=_ROLES, group="server", since="5.0.0",
-    summary="Accepts NO ONE; refuses other arguments, because there is no replication in this release.",
+    summary="Accepts NO ONE; refuses other arguments, because this release does not replicate.",
     syntax="<host port:integer | NO ONE>",
     run="server:role.replicaof",
 )

@@ -49,7 +49,8 @@ class Catalog:
 
         manifest     the content of MANIFEST; None if the file does not exist yet
         floor        the end of the durable part of the journal; the next MANIFEST records it
-        history      the history of the store; None until `start`. The next MANIFEST records it
+        history      the history of the store; None for a new store until its recovery ends. The next MANIFEST
+                     records it
         closed       the end of each closed file from ``first`` on, in order
         fresh        True if this process has written MANIFEST, durably
         broken       the reason why MANIFEST cannot be replaced until a restart; None if it can

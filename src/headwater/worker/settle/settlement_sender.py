@@ -110,7 +110,7 @@ class SettlementSender:
                 return await self._without_outages(settlements, outcomes)
 
     async def _shorter(self, settlement: Settlement, error: Refused) -> list[SettleOutcome]:
-        """Settle with a shorter addition, because of the size of the other one. Return ``error`` if there is none."""
+        """Settle with a shorter addition, because of the size of the other one. Return ``error`` if the settlement has none."""
         if settlement.shorter is None:
             return [SettleOutcome(done=False, error=error)]
         return await self._answers([shortened(settlement, str(error))])
