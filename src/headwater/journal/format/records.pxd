@@ -7,6 +7,7 @@ cdef long long MAX_RECORD_GROUP_BYTES
 cdef bytes _BLANK
 cdef Py_ssize_t _HEADER_BYTES
 cdef int _LOCAL_KIND
+cdef u64 _LENGTH_BITS
 
 
 @cython.locals(mark=Py_ssize_t)

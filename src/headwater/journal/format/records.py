@@ -79,6 +79,8 @@ _MAGIC = b"headwater journal"
 _BLANK = bytes(GROUP_HEADER_BYTES)
 _HEADER_BYTES, _LOCAL_KIND = GROUP_HEADER_BYTES, LOCAL_KIND
 """The same numbers as C constants. The public names cannot be C constants, because other modules import them."""
+_LENGTH_BITS = 0xFFFFFFFF
+"""The length in the first word of a group. As a literal it would be a Python object, which costs 500 instructions."""
 
 assert GROUP_HEADER_BYTES == _GROUP.size
 assert GROUP_HEADER_BYTES + _FILE.size == FILE_HEADER_BYTES
@@ -157,7 +159,7 @@ def counted_bytes(buffer: bytearray) -> int:
     without the groups of `LOCAL_KIND`."""
     at = counted = 0
     while at < len(buffer):
-        length = u64_at(buffer, at) & 0xFFFFFFFF
+        length = u64_at(buffer, at) & _LENGTH_BITS
         if buffer[at + _HEADER_BYTES] != _LOCAL_KIND:
             counted += length
         at += _HEADER_BYTES + length
