@@ -190,10 +190,9 @@ def _run(words: list[str]) -> int:
     except click.ClickException as problem:
         problem.show()
         return problem.exit_code
-    except (click.Abort, KeyboardInterrupt):  # click raises Abort for Ctrl-C
-        progress = sys.modules.get("headwater.cli.progress")
-        done = getattr(progress, "last", None)
-        print(f"interrupted: {done}" if done else "interrupted", file=sys.stderr)
+    except (click.Abort, KeyboardInterrupt) as stop:  # click raises Abort from Ctrl-C
+        progress = getattr(stop.__cause__ or stop, "__notes__", [])
+        print(": ".join(["interrupted", *progress[-1:]]), file=sys.stderr)
         return INTERRUPTED
     return status if isinstance(status, int) else 0
 

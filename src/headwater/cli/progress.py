@@ -1,4 +1,5 @@
-"""Progress of long commands: a line on the terminal that is updated every second, and the last state after Ctrl-C."""
+"""Progress of long commands: a line on the terminal that is updated every second, and a note on Ctrl-C that says
+what was done."""
 
 from __future__ import annotations
 
@@ -10,9 +11,6 @@ from typing import Final, Self
 
 _SECONDS: Final = 1.0
 """Interval between updates, in seconds. A command that takes less time shows no progress."""
-
-last: str | None = None
-"""Progress at Ctrl-C, as text; None unless Ctrl-C has ended a `Busy` block that was not ``silent``."""
 
 
 class Busy:
@@ -38,12 +36,11 @@ class Busy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        global last
         self._ended.set()
         if self._shown is not None:
             self._shown.join()
-        if kind is not None and issubclass(kind, KeyboardInterrupt) and not self._silent:
-            last = self.text()
+        if isinstance(error, KeyboardInterrupt) and not self._silent:
+            error.add_note(self.text())
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Report that ``done`` of ``total``, or of ``done`` if that is more, are done. ``what`` says what was done."""
