@@ -23,7 +23,7 @@ FOUR := -n 4 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice clusters chaos-clusters conform suites crash asan connections chaos-spark chaos-worker exact-values demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage life peers docs clean
+.PHONY: help install build check format quick test plain slice clusters chaos-clusters failover conform suites crash asan connections chaos-spark chaos-worker exact-values demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage life peers docs clean
 
 help:
 	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -32,6 +32,7 @@ help:
 	@echo "make slice    run a sample of every long campaign: kills, crashes, histories"
 	@echo "make clusters  test workers on real clusters and with Sentinels, failovers and resharding, 5 minutes at most"
 	@echo "make chaos-clusters  run 320 random failovers and moved slots under load, 20 minutes"
+	@echo "make failover  kill, stop and cut off primaries behind Sentinels 300 times, 75 minutes; judges Redis as well"
 	@echo "make conform  compare 1,500,000 random commands with real servers, 200,000 with the model, and odd requests"
 	@echo "make suites   run tests of Redis and redis-py on Headwater and Redis 8.2.3 and compare, 10 minutes; downloads them"
 	@echo "make crash    crash before every file operation, failing disks, flipped bits, 10,000 kills, an hour"
@@ -131,6 +132,11 @@ clusters: build peers
 # Short form: ARGS='--rounds 5 --only valkey-9.1'.
 chaos-clusters: build peers
 	$(PY) -m tests.clusters.campaign $(ARGS)
+
+# In network namespaces, if this is permitted. Redis under the same faults: ARGS='--server redis-8.2 --wait 1';
+# short form: ARGS='--failovers 10 --seed 1'.
+failover: build peers
+	$(PY) -m tests.failover.campaign --synchronous 1 $(ARGS)
 
 # Long campaigns use new seeds and append to campaigns/NAME.jsonl, which is committed; `make docs` then
 # writes docs/reference/reliability.md. Some parts: ARGS='--only streams,model'; short form: with

@@ -39,6 +39,13 @@ PANELS = (
     Panel("Commands a second", "rate(redis_commands_processed_total[1m])", "{{instance}}", "ops"),
     Panel("Memory", "redis_memory_used_bytes", "{{instance}}", "bytes"),
     Panel("Connected clients", "redis_connected_clients", "{{instance}}"),
+    Panel(
+        "Bytes that replicas lack",
+        "headwater_replica_behind_bytes",
+        "{{instance}} {{slave_ip}}:{{slave_port}}",
+        "bytes",
+    ),
+    Panel("Links to primaries", "redis_master_link_up", "{{instance}} {{master_host}}"),
     Panel("Journal", "redis_aof_current_size_bytes", "{{instance}}", "bytes"),
     Panel("Entries on disk", "headwater_segment_live_bytes", "{{instance}}", "bytes"),
 )
@@ -100,6 +107,28 @@ RULES = (
         "5m",
         "warning",
         "{{ $labels.instance }} uses more than 90 % of maxmemory.",
+    ),
+    Alert(
+        "ReplicaGone",
+        "redis_connected_slaves < max_over_time(redis_connected_slaves[1h])",
+        "1m",
+        "warning",
+        "{{ $labels.instance }} has lost a replica, {{ $value }} are left: headwater replicas",
+    ),
+    Alert(
+        "ReplicaLags",
+        "headwater_replica_behind_bytes > 67108864 or redis_connected_slave_lag_seconds > 10",
+        "1m",
+        "warning",
+        "Replica {{ $labels.slave_ip }}:{{ $labels.slave_port }} does not keep up with {{ $labels.instance }}: "
+        "headwater replicas",
+    ),
+    Alert(
+        "PrimaryLinkDown",
+        "redis_master_link_up == 0 unless redis_master_sync_in_progress == 1",
+        "1m",
+        "critical",
+        "Replica {{ $labels.instance }} does not reach its primary {{ $labels.master_host }}: headwater replicas",
     ),
     Alert(
         "EntriesUnreadable",

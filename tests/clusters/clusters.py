@@ -13,6 +13,7 @@ import datetime as dt
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,6 +34,9 @@ NODE_TIMEOUT_MS = 1_500
 PERIOD_MS = 500
 """How often Sentinels query their servers and exchange what they know."""
 OWN_CONNECTION = "test-looks"
+OURS = "headwater"
+"""The name of our own server, where others are named as in `tests.peers`."""
+
 SHARDS = 3
 SLOTS = 16_384
 
@@ -101,7 +105,24 @@ def _tls_flags(made: Certificates | None) -> list[str]:
 
 def _started(name: str, arguments: list[str], directory: Path) -> Server:
     directory.mkdir()
+    if name == OURS:
+        return Server(_headwater(arguments, directory))
     return Server(peers.start(name, *arguments, directory=directory))
+
+
+def _headwater(arguments: list[str], directory: Path) -> peers.Peer:
+    """Start one of our servers, with a configuration file that Sentinel lets it rewrite."""
+    port, settings = peers.free_port(), directory / "headwater.conf"
+    settings.write_text(f"port {port}\nbind 127.0.0.1\ndir {directory / 'data'}\n")
+    command = [sys.executable, "-m", "headwater", "serve", "--config", str(settings), *arguments]
+    with (directory / "log").open("ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    server = Server(peers.Peer(OURS, process, port, directory, arguments=command))
+    until(lambda: server.ask("PING"), "a server answers")
+    server.client.close()
+    return server.peer
 
 
 def _sentinel(name: str, primary: Server, directory: Path, *, made: Certificates | None) -> Server:
@@ -349,8 +370,11 @@ class Sentinels:
 
 
 @contextmanager
-def sentinels(name: str, *, made: Certificates | None = None) -> Iterator[Sentinels]:
-    """Start three Sentinels and the three servers that they monitor; with certificates, over TLS."""
+def sentinels(
+    name: str, *, made: Certificates | None = None, servers: str = ""
+) -> Iterator[Sentinels]:
+    """Start three Sentinels and the three servers that they monitor, of the kind ``servers`` if that is given; with
+    certificates, over TLS."""
     directory = Path(tempfile.mkdtemp(prefix="hw-sentinels-"))
     found = Sentinels(name, made=made)
     with ExitStack() as stack:
@@ -360,7 +384,7 @@ def sentinels(name: str, *, made: Certificates | None = None) -> Iterator[Sentin
             arguments += _tls_flags(made)
             if n:
                 arguments += ["--replicaof", f"127.0.0.1 {found.servers[0].open_port}"]
-            server = _started(name, arguments, directory / f"server-{n}")
+            server = _started(servers or name, arguments, directory / f"server-{n}")
             stack.callback(server.close)
             found.servers.append(server)
         for n in range(3):

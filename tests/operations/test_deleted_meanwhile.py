@@ -14,6 +14,7 @@ from headwater.groups.reports.pending import pending
 from headwater.operations.explaining import look_if_there
 from headwater.operations.metrics import samples
 from headwater.operations.positions import reset_back, trim_to_length
+from headwater.operations.refusals import Refusals
 from headwater.operations.streams import lags, summaries
 from tests.worker.core import Core
 
@@ -67,7 +68,7 @@ DELETIONS = pytest.mark.parametrize("command", [("DEL", "s"), ("XGROUP", "DESTRO
 @pytest.mark.parametrize(
     "asking",
     [
-        pytest.param(lambda: look_if_there("s", []), id="explain"),
+        pytest.param(lambda: look_if_there("s", Refusals([], [])), id="explain"),
         pytest.param(lambda: summaries(["s", "other"]), id="streams"),
         pytest.param(lambda: lags(["s", "other"]), id="lag"),
         pytest.param(lambda: samples(consumers=True), id="metrics"),

@@ -73,6 +73,9 @@ def test_the_alerts_are_valid_and_fire(promtool: Path, tmp_path: Path) -> None:
         ('redis_memory_max_bytes{instance="i"}', "100x10"),
         ('redis_aof_last_write_status{instance="i"}', "0x10"),
         ('headwater_cold_read_failures_total{instance="i"}', "0 1x9"),
+        ('redis_connected_slaves{instance="i"}', "2 1x10"),
+        ('redis_connected_slave_lag_seconds{instance="i",slave_ip="j",slave_port="1"}', "60x10"),
+        ('redis_master_link_up{instance="j",master_host="i"}', "0x10"),
         ('headwater_group_oldest_pending_seconds{stream="s",group="g"}', "4000x20"),
         ('headwater_group_delayed{stream="s",group="g"}', "0x20"),
     ]

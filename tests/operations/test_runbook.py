@@ -96,6 +96,58 @@ def test_a_message_that_kills_its_worker(client: Any) -> None:
     runs(block)
 
 
+def test_a_machine_is_gone() -> None:
+    lacking, away, two = (block for (block,) in blocks("A machine is gone"))
+    with server_process() as former, server_process() as other:
+        first, second = redis.Redis.from_url(former.url), redis.Redis.from_url(other.url)
+
+        def follow() -> None:
+            second.execute_command("REPLICAOF", "127.0.0.1", former.port)
+            eventually(lambda: second.info("replication")["master_link_status"] == "up")
+            eventually(lambda: behind(first) == 0, "the replica has everything")
+
+        def shown(example: tuple[str, str]) -> None:
+            """Run an example with the addresses of this test."""
+            words, expected = example
+            for there, here in (("10.0.0.2:6379", former.port), ("10.0.0.3:6379", other.port)):
+                words, expected = (
+                    one.replace(there, f"127.0.0.1:{here}") for one in (words, expected)
+                )
+            status, printed, complaint = in_thread(shlex.split(words))
+            assert status == UNHEALTHY, complaint
+            found = [
+                re.sub(r"offset [\d,]+|(?<=online )[\d,]+", "OFFSET", one) for one in plain(printed)
+            ]
+            wanted = plain(expected.rstrip("\n"))
+            assert found == [
+                re.sub(r"offset [\d,]+|(?<=online )[\d,]+", "OFFSET", one) for one in wanted
+            ]
+
+        # Given a primary that requires two replicas and has one
+        first.xadd("orders", {"item": "tea"})
+        follow()
+        first.config_set("synchronous-replicas", 2)
+        shown(lacking)
+        # And one that was cut off, went on, and has the changes that its former replica lacks
+        first.config_set("synchronous-replicas", 0)
+        second.execute_command("REPLICAOF", "NO", "ONE")
+        for client in (first, second):
+            client.xadd("orders", {"item": "tea"})
+        shown(two)
+        # And a replica whose primary is gone
+        follow()
+        former.kill()
+        eventually(lambda: second.info("replication").get("master_link_down_since_seconds"))
+        shown(away)
+
+
+def behind(client: Any) -> int:
+    """Bytes that the replica of a primary has not acknowledged."""
+    about = client.info("replication")
+    replica = about.get("slave0", {})
+    return int(about["master_repl_offset"] - replica.get("offset", -1))
+
+
 def test_history_check_and_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_headwater: Callable[..., str]
 ) -> None:

@@ -26,6 +26,7 @@ QUERIES = (
     "dead list s",
     "explain",
     "doctor",
+    "replicas",
 )
 
 

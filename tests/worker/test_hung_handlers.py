@@ -15,6 +15,7 @@ from headwater.groups.reports.hung import read_said, write_hung, write_transfers
 from headwater.groups.reports.pending import groups
 from headwater.operations.causes import CauseName, causes
 from headwater.operations.observation import observe
+from headwater.operations.refusals import Refusals
 from headwater.worker import App, Batch
 from headwater.worker.declare.statistics import ConsumerProgress, ConsumerStatistics, Counters
 from headwater.worker.observe.health import judged
@@ -139,7 +140,11 @@ def test_explain_names_it_instead_of_slow(core: Core) -> None:
     core.client.xadd("s", {"v": "1"})
     core.do(write_hung(core.member, "every slot is busy"))
     (group,) = core.do(groups("s"))
-    (cause,) = [one for one in causes(core.do(observe(group, []))) if one.name is CauseName.HUNG]
+    (cause,) = [
+        one
+        for one in causes(core.do(observe(group, Refusals([], []))))
+        if one.name is CauseName.HUNG
+    ]
     assert cause.statement.startswith("consumer one: every slot is busy. Find out")
 
 
@@ -147,9 +152,9 @@ def test_explain_says_that_a_group_with_a_large_transfer_is_not_stuck(core: Core
     core.client.xadd("s", {"v": "1"})
     core.do(write_transfers(core.member, "a large reply of the store is under way, 3.2 MB so far"))
     (group,) = core.do(groups("s"))
-    now = core.do(observe(group, []))
+    now = core.do(observe(group, Refusals([], [])))
     (cause,) = [one for one in causes(now) if one.name is CauseName.TRANSFER]
     assert cause.statement.startswith("consumer one: a large reply of the store is under way, 3.2")
     assert cause.normal
     core.do(write_transfers(core.member, ""))
-    assert core.do(observe(group, [])).transfers == {}
+    assert core.do(observe(group, Refusals([], []))).transfers == {}

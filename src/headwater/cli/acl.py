@@ -3,6 +3,8 @@
 headwater acl worker orders invoices
 headwater acl viewer --redis
 headwater acl exporter 'orders.*'
+headwater acl replica
+headwater acl sentinel
 headwater acl spark orders --mode group
 """
 
@@ -56,6 +58,24 @@ def viewer(streams: Streams = None, *, redis: Redis = False, user: User = None) 
 def exporter(streams: Streams = None, *, redis: Redis = False, user: User = None) -> None:
     """Print the minimum rights of `headwater exporter`."""
     _print("exporter", streams, user, redis=redis)
+
+
+@app.add()
+def replica(*, redis: Redis = False, user: User = None) -> None:
+    """Print the minimum rights of a server that follows a primary.
+
+    Create the user on every server of the group, and set masteruser and masterauth to it on each.
+    """
+    _print("replica", None, user, redis=redis)
+
+
+@app.add()
+def sentinel(*, user: User = None) -> None:
+    """Print the minimum rights of Sentinel.
+
+    Create the user on every server of the group. Sentinel logs in with `sentinel auth-user` and `auth-pass`.
+    """
+    _print("sentinel", None, user, redis=False)
 
 
 @app.add()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -16,11 +17,12 @@ import click
 from headwater.cli.arguments import MaybeGroup, duration, entry_id
 from headwater.cli.command import Option, Positional, watched
 from headwater.cli.output import UNHEALTHY, Output, OutputFormat, say, show
-from headwater.cli.query import DEFAULT_URL, Url, query, query_together
+from headwater.cli.query import DEFAULT_URL, Unreachable, Url, query, query_together
 from headwater.common.names import quoted
+from headwater.errors import HeadwaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from headwater.operations.causes import Cause
     from headwater.operations.explaining import EntryExplanation, Explanation
@@ -66,19 +68,21 @@ def explain(
     from headwater.operations.explaining import entry as explain_entry
 
     if entry is not None and stream is not None:
-        found = query(url, explain_entry(stream, entry, group))
+        with _with_reasons(url):
+            found = query(url, explain_entry(stream, entry, group))
         show(found, output, lambda: _print_entries(found))
         _exit(any(unhealthy(one.causes) for one in found))
         return
     window_ms = milliseconds(window, what="--window", least_ms=0)
-    before = _observed(url, stream, group)
-    if window_ms and before:
-        time.sleep(window_ms / 1000)
-    now = _observed(url, stream, group) if window_ms else before
-    answers = explained(now, before if window_ms else ())
-    if group is None:
-        told = {(one.stream, one.group) for one in answers}
-        answers += query(url, gone_groups(told, stream))
+    with _with_reasons(url):
+        before = _observed(url, stream, group)
+        if window_ms and before:
+            time.sleep(window_ms / 1000)
+        now = _observed(url, stream, group) if window_ms else before
+        answers = explained(now, before if window_ms else ())
+        if group is None:
+            told = {(one.stream, one.group) for one in answers}
+            answers += query(url, gone_groups(told, stream))
     show(answers, output, lambda: _print(answers))
     _exit(any(one.health is not GroupHealth.HEALTHY for one in answers))
 
@@ -86,6 +90,23 @@ def explain(
 def _exit(unhealthy: bool) -> None:
     if unhealthy:
         raise click.exceptions.Exit(UNHEALTHY)
+
+
+@contextmanager
+def _with_reasons(url: str) -> Iterator[None]:
+    """Add to an error why the server holds back replies: a primary with synchronous-replicas shows nothing that its
+    replicas lack."""
+    from headwater.operations.refusals import refusals
+
+    try:
+        yield
+    except Unreachable as error:
+        why = ""
+        with suppress(HeadwaterError):
+            why = query(url, refusals()).holds_back
+        if not why:
+            raise
+        raise HeadwaterError(f"{error}. The server holds back replies: {why}") from error
 
 
 def _observed(url: str, stream: str | None, group: str | None) -> list[Observation]:
@@ -98,7 +119,7 @@ def _observed(url: str, stream: str | None, group: str | None) -> list[Observati
         return query(url, look(stream, group))
     streams = query(url, names())
     refused = query(url, refusals(*streams))
-    looks = query_together(url, (look_if_there(one, *refused) for one in streams))
+    looks = query_together(url, (look_if_there(one, refused) for one in streams))
     return [one for found in looks for one in found]
 
 

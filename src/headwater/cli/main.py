@@ -41,6 +41,7 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
         "explain": "Explain why consumer groups are stuck, and how to fix it.",
         "doctor": "Check that a store is fit for workers.",
         "lag": "Show the lag of the groups of a stream.",
+        "replicas": "Show who replicates whom, and how far behind each replica is.",
         "streams": "List and trim streams.",
         "groups": "List consumer groups and set their positions.",
         "consumers": "List the consumers of a group, remove unused ones.",

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+class Unreachable(HeadwaterError):
+    """The store cannot be reached, or does not answer in time."""
+
+
 DEFAULT_URL = "redis://localhost:6379"
 
 TIMEOUT_SECONDS = 10.0
@@ -137,13 +142,13 @@ _REASONS = {
 }
 
 
-def _unreachable(url: str, error: BaseException) -> HeadwaterError:
+def _unreachable(url: str, error: BaseException) -> Unreachable:
     """Return the error for a lost connection. If only one side uses TLS, the error says this."""
     from headwater.client.direct import tls_advice
     from headwater.client.redaction import redacted
 
     advice = tls_advice(url)
-    return HeadwaterError(f"{redacted(url)} cannot be reached: {advice or error}")
+    return Unreachable(f"{redacted(url)} cannot be reached: {advice or error}")
 
 
 def _direct(url: str) -> closing[DirectConnection] | None:

@@ -15,6 +15,7 @@ from headwater.config.kinds import FilePath
 from headwater.config.listening import ListeningConfig
 from headwater.config.memory import MemoryConfig
 from headwater.config.process import ProcessConfig
+from headwater.config.replication import ReplicationConfig
 from headwater.config.setting import Setting, settings_of
 from headwater.config.storage import StorageConfig
 from headwater.config.streams import StreamConfig
@@ -33,6 +34,7 @@ class Config(
     AccessConfig,
     StorageConfig,
     ListeningConfig,
+    ReplicationConfig,
 ):
     """The current settings. Sizes are in bytes and times in seconds unless the summary says otherwise.
 

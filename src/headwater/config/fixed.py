@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from headwater.common.limits import DATABASES
-from headwater.config.kinds import Boolean, Choice, Kind, MemoryOrPercent, OtherServer
+from headwater.config.kinds import Boolean, Choice, Kind, MemoryOrPercent
 
 
 class FixedSetting(NamedTuple):
@@ -32,7 +32,8 @@ _NO_CLIENT_EVICTION = (
     "no client is disconnected to free memory: set client-output-buffer-limit, "
     "client-query-buffer-limit and maxclients"
 )
-_NO_REPLICATION = "there is no replication in this release: start the server without it"
+_NO_IMPORT = "data is imported with RESTORE, or by a replica of this server"
+_FOLLOWS = "a replica changes only as its primary does"
 _NO_CLUSTER = "there is no cluster mode: start the server without it"
 _TLS_1_3 = "Python's ssl cannot select the ciphers of TLSv1.3; all that OpenSSL has are offered"
 _TLS_CURVES = "keys are exchanged by elliptic curves, which need no such file"
@@ -58,16 +59,14 @@ FIXED: dict[str, FixedSetting] = {
     "aof-load-truncated": FixedSetting("yes", "a torn tail of the journal is cut and reported"),
     "maxmemory-policy": FixedSetting("noeviction", _NO_EVICTION, _POLICIES),
     "maxmemory-clients": FixedSetting("0", _NO_CLIENT_EVICTION, MemoryOrPercent()),
-    "replicaof": FixedSetting("", _NO_REPLICATION, OtherServer()),
-    "min-replicas-to-write": FixedSetting("0", _NO_REPLICATION),
+    "replica-read-only": FixedSetting("yes", _FOLLOWS, Boolean()),
     "cluster-enabled": FixedSetting("no", _NO_CLUSTER),
-    "import-mode": FixedSetting("no", _NO_REPLICATION),
+    "import-mode": FixedSetting("no", _NO_IMPORT),
     "tls-ciphersuites": FixedSetting("", _TLS_1_3),
     "tls-dh-params-file": FixedSetting("", _TLS_CURVES),
     "tls-session-caching": FixedSetting("yes", _TLS_SESSIONS),
     "tls-auth-clients-user": FixedSetting("off", _TLS_USERS),
     "tls-auto-reload-interval": FixedSetting("0", _TLS_RELOAD),
-    "tls-replication": FixedSetting("no", _NO_REPLICATION),
     "tls-cluster": FixedSetting("no", _NO_CLUSTER),
     "enable-module-command": FixedSetting("no", _NO_MODULES),
     "lua-enable-deprecated-api": FixedSetting("no", _NO_OLD_LUA, Boolean(), hidden=True),

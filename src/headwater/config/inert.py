@@ -65,16 +65,12 @@ _GROUPS: dict[str, str] = {
         propagation-error-behavior=ignore sanitize-dump-payload=no
         stop-writes-on-bgsave-error=yes
     """,
-    "there is no replication in this release": """
-        bind-source-addr= dual-channel-replication-enabled=no masterauth= masteruser=
-        min-replicas-max-lag=10 repl-backlog-size=1048576 repl-backlog-ttl=3600
-        repl-disable-tcp-nodelay=no repl-diskless-load=disabled repl-diskless-sync=yes
-        repl-diskless-sync-delay=5 repl-diskless-sync-max-replicas=0 repl-mptcp=no
-        repl-ping-replica-period=10 repl-timeout=60 replica-announce-ip=
-        replica-announce-port=0 replica-announced=yes replica-full-sync-buffer-limit=0
-        replica-ignore-disk-write-errors=no replica-ignore-maxmemory=yes replica-priority=100
-        replica-read-only=yes replica-serve-stale-data=yes tls-client-cert-file=
-        tls-client-key-file= tls-client-key-file-pass=
+    "a replica reads the journal of its primary, and a copy of its files": """
+        bind-source-addr= dual-channel-replication-enabled=no repl-disable-tcp-nodelay=no
+        repl-diskless-load=disabled repl-diskless-sync=yes repl-diskless-sync-delay=5
+        repl-diskless-sync-max-replicas=0 repl-mptcp=no replica-full-sync-buffer-limit=0
+        replica-ignore-disk-write-errors=no replica-ignore-maxmemory=yes
+        tls-client-cert-file= tls-client-key-file= tls-client-key-file-pass=
     """,
     "there is no cluster mode": """
         availability-zone= cluster-allow-pubsubshard-when-down=yes
@@ -130,7 +126,7 @@ _GROUPS: dict[str, str] = {
 
 _SIZES = frozenset({
     "active-defrag-ignore-bytes", "cluster-link-sendbuf-limit", "commandlog-reply-larger-than",
-    "commandlog-request-larger-than", "hll-sparse-max-bytes", "rdma-rx-size", "repl-backlog-size",
+    "commandlog-request-larger-than", "hll-sparse-max-bytes", "rdma-rx-size",
     "replica-full-sync-buffer-limit", "slot-migration-max-failover-repl-bytes",
 })  # fmt: skip
 
@@ -143,7 +139,7 @@ HIDDEN = frozenset({
 })  # fmt: skip
 """Settings that CONFIG GET shows only by their exact name. Source: CONFIG GET of Redis 8.2.3."""
 
-_SECRETS = frozenset({"masterauth", "masteruser", "tls-client-key-file-pass"})
+_SECRETS = frozenset({"tls-client-key-file-pass"})
 
 FIXED_AFTER_START: dict[str, str] = {"dbfilename": PROTECTED} | dict.fromkeys(
     [
@@ -164,7 +160,6 @@ FIXED_AFTER_START: dict[str, str] = {"dbfilename": PROTECTED} | dict.fromkeys(
         "lua-enable-deprecated-api",
         "pidfile",
         "rdbchecksum",
-        "replicaof",
         "server-cpulist",
         "set-proc-title",
         "socket-mark-id",

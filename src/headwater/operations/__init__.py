@@ -9,6 +9,7 @@ operations yield commands and receive replies.
     entries          entries as text
     streams          the streams of a store, and the lag of their groups
     observation      the state of a group at one moment
+    replication      the replicas of a server, its primary, and what is wrong with their links
     refusals         the reasons why a server refuses commands
     causes           the reasons why a group is stuck, decided from observations
     explaining       explanations from these three, for one group, one entry, or all groups

@@ -43,6 +43,7 @@ class CauseName(StrEnum):
     """The causes, in the order in which they are reported."""
 
     REFUSES = "the server refuses"
+    REPLICATION = "replication"
     VANISHED = "the group is gone"
     DEAD_CONSUMER = "dead consumer"
     NOBODY_CLAIMS = "nobody claims"
@@ -89,7 +90,7 @@ def causes(now: Observation, before: Observation | None = None) -> list[Cause]:
 
     ``before`` is an earlier observation of the same group. Without it, slow readers cannot be found.
     """
-    found: list[Cause] = [*_refuses(now)]
+    found: list[Cause] = [*_refuses(now), *_replication(now)]
     dead = [*_dead_consumers(now)]
     found += dead
     found += _nobody_claims(now)
@@ -125,8 +126,16 @@ def unseen_ms(seen: Observation) -> int:
 
 
 def _refuses(now: Observation) -> Iterator[Cause]:
-    for one in now.refusals:
+    for one in now.server.found:
         yield Cause(CauseName.REFUSES, f"{one.code}: {one.statement}", server=one.fix)
+
+
+def _replication(now: Observation) -> Iterator[Cause]:
+    """Yield what is wrong with the server's replication. It is normal for a group whose server requires no replica, and
+    `headwater replicas` says that it is wrong."""
+    for one in now.server.replication:
+        text = f"{one.name}: {one.statement}"
+        yield Cause(CauseName.REPLICATION, text, normal=not now.server.waits)
 
 
 def _dead_consumers(now: Observation) -> Iterator[Cause]:

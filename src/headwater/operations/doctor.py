@@ -9,6 +9,7 @@ from headwater.groups.protocol.capabilities import info_fields, probe
 from headwater.groups.protocol.operation import Operation, Refused, server_ms
 from headwater.operations.records import who
 from headwater.operations.refusals import COMMANDS, Refusals, command_probe, refusals
+from headwater.operations.replication import ReplicationMember, replication
 
 SKEW_MS = 1_000
 """Maximum difference between this machine's clock and the store's that counts as good, in milliseconds."""
@@ -44,6 +45,8 @@ def examine(stream: str, *, clock: Callable[[], int]) -> Operation[list[Examinat
         found += examined
         found += [Examination(one, None, _NOT_TOLD) for one in ("memory", "durability")]
     found += _writes((yield from refusals(stream)))
+    if not embedded:
+        found.append(_replication((yield from replication())))
     if embedded:  # an embedded store has no users
         text = "a program that opens the store itself may send everything"
         found.append(Examination("rights", True, text))
@@ -102,6 +105,26 @@ def _writes(refused: Refusals) -> list[Examination]:
             Examination("writes", None, f"the server does not report {'; '.join(refused.unknown)}")
         )
     return found or [Examination("writes", True, "nothing shows that the server refuses any")]
+
+
+def _replication(seen: ReplicationMember) -> Examination:
+    """Return the examination of the server's replicas, or of its link to a primary."""
+    texts = [f"{one.name}: {one.statement}" for one in seen.problems]
+    if seen.unknown:
+        texts.append(f"the server does not report {'; '.join(seen.unknown)}")
+    if texts:
+        return Examination("replication", False if seen.problems else None, " ".join(texts))
+    if seen.link is not None:
+        return Examination("replication", True, f"a replica of {seen.link.primary} that follows it")
+    count = len(seen.replicas)
+    many = (
+        "no replica"
+        if not count
+        else "1 replica follows"
+        if count == 1
+        else f"{count} replicas follow"
+    )
+    return Examination("replication", True, many)
 
 
 def _rights(user: str, stream: str, *, verbs: bool) -> Operation[Examination]:

@@ -20,7 +20,7 @@ from headwater.groups.reports.pending import GroupInfo, PendingDelivery, Pending
 from headwater.messages.keys import group_backup_key, group_settings_key
 from headwater.operations.causes import Cause, causes, delayed, held, unhealthy, vanished
 from headwater.operations.observation import Observation, observe
-from headwater.operations.refusals import TAKES_WRITES, Refusals, ServerRefusal, refusals
+from headwater.operations.refusals import TAKES_WRITES, Refusals, refusals
 from headwater.operations.times import length_of_time
 
 
@@ -73,26 +73,20 @@ class EntryExplanation(NamedTuple):
 def look(
     stream: str,
     group: str | None = None,
-    refused: Sequence[ServerRefusal] | None = None,
-    unknown: Sequence[str] = (),
+    server: Refusals | None = None,
 ) -> Operation[list[Observation]]:
     """Observe the groups of ``stream``, or only ``group``. Raises `HeadwaterError` if one does not exist.
 
-    ``refused`` are the reasons why the server refuses commands, None to ask the server. ``unknown`` are the facts
-    about these reasons that the server does not report.
+    ``server`` is what the server refuses, None to ask it.
     """
-    if refused is None:
-        refused, unknown = yield from refusals(stream)
-    known = refused
-    return (yield from each_group(stream, group, lambda one: observe(one, known, unknown=unknown)))
+    known = (yield from refusals(stream)) if server is None else server
+    return (yield from each_group(stream, group, lambda one: observe(one, known)))
 
 
-def look_if_there(
-    stream: str, refused: Sequence[ServerRefusal], unknown: Sequence[str] = ()
-) -> Operation[list[Observation]]:
+def look_if_there(stream: str, server: Refusals) -> Operation[list[Observation]]:
     """Observe the groups of a stream. Return an empty list if the stream has been deleted."""
     try:
-        return (yield from look(stream, None, refused, unknown))
+        return (yield from look(stream, None, server))
     except StreamMissing:
         return []
 
@@ -176,7 +170,7 @@ def entry(
 
 
 def _entry(of: GroupInfo, entry_id: str, refused: Refusals) -> Operation[EntryExplanation]:
-    seen = yield from observe(of, refused.found, unknown=refused.unknown, only=entry_id)
+    seen = yield from observe(of, refused, only=entry_id)
     if seen.group.entries:
         row = seen.group.entries[0]
         state, statement = EntryState.PENDING, _pending(row)

@@ -15,6 +15,7 @@ from headwater.common.prometheus import Metric, MetricSample, counter, gauge
 from headwater.groups.protocol.capabilities import info_fields
 from headwater.groups.protocol.operation import Command, Operation, Refused, accepted, mapping
 from headwater.messages.keys import dead_letter_stream
+from headwater.operations.replication import Link, LinkState, ReplicaRow, member
 from headwater.operations.streams import GroupLag, StreamSummary, lags, names, summaries
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ SERVER: Final[Mapping[Metric, str]] = {
     gauge("redis_connected_clients", "Connected clients."): "connected_clients",
     gauge("redis_blocked_clients", "Clients that wait in a blocking command."): "blocked_clients",
     gauge("redis_connected_slaves", "Connected replicas."): "connected_slaves",
+    gauge("redis_master_repl_offset", "Offset of the store in its history."): "master_repl_offset",
     gauge("redis_memory_used_bytes", "Memory that the data and the clients use."): "used_memory",
     gauge("redis_memory_used_rss_bytes", "Memory of the process."): "used_memory_rss",
     gauge("redis_memory_max_bytes", "maxmemory; 0 for no limit."): "maxmemory",
@@ -86,6 +88,39 @@ HEALTH: Final[Mapping[Metric, str]] = {
     ): ("aof_last_write_status"),
 }
 """Metrics that are 1 if a field of INFO is ``ok``, each with the field."""
+
+_REPLICA, _PRIMARY = ("slave_ip", "slave_port", "slave_state"), ("master_host", "master_port")
+
+REPLICAS: Final[Mapping[Metric, Callable[[ReplicaRow], float | None]]] = {
+    gauge(
+        "redis_connected_slave_offset_bytes", "Offset that a replica has acknowledged.", _REPLICA
+    ): lambda one: one.offset,
+    gauge(
+        "redis_connected_slave_lag_seconds", "Seconds since a replica acknowledged.", _REPLICA
+    ): lambda one: one.silent_s,
+    gauge(
+        "headwater_replica_behind_bytes", "Bytes that a replica has not acknowledged.", _REPLICA
+    ): lambda one: one.behind_bytes,
+}
+"""Metrics of each connected replica of a server."""
+
+LINK: Final[Mapping[Metric, Callable[[Link], float | None]]] = {
+    gauge("redis_master_link_up", "1 if the link to the primary is up.", _PRIMARY): lambda one: (
+        float(one.up)
+    ),
+    gauge(
+        "redis_master_sync_in_progress", "1 while a full copy of the primary arrives.", _PRIMARY
+    ): lambda one: float(one.state is LinkState.COPYING),
+    gauge(
+        "redis_master_last_io_seconds_ago", "Seconds since the primary sent something.", _PRIMARY
+    ): lambda one: one.heard_s,
+    gauge(
+        "headwater_primary_link_down_seconds",
+        "Seconds since the link to the primary went down; 0 if it is up.",
+        _PRIMARY,
+    ): lambda one: 0.0 if one.up else one.down_s,
+}
+"""Metrics of a replica's link to its primary."""
 
 STREAMS: Final[Mapping[Metric, Callable[[StreamSummary], int | None]]] = {
     gauge("redis_stream_length", "Entries of a stream.", _STREAM): lambda one: one.entries,
@@ -142,6 +177,8 @@ TABLE: Final[Sequence[Metric]] = (
     UP,
     *SERVER,
     *HEALTH,
+    *REPLICAS,
+    *LINK,
     *STREAMS,
     *GROUPS,
     *CONSUMERS,
@@ -156,7 +193,8 @@ def samples(
     """Return all samples of a store: those of the server, and of the streams that match ``pattern``.
     With ``consumers``, also return those of each consumer. A group may have many consumers."""
     replies = yield [["INFO"]]
-    found = [MetricSample(UP, (), 1.0), *_of_server(info_fields(replies[0]))]
+    info = info_fields(replies[0])
+    found = [MetricSample(UP, (), 1.0), *_of_server(info), *_of_replication(info)]
     streams = yield from names(pattern)
     database = f"db{db}"
     for summary in (yield from summaries(streams)):
@@ -197,6 +235,18 @@ def _of_server(info: Mapping[str, str]) -> list[MetricSample]:
     for metric, field in HEALTH.items():
         if field in info:
             found.append(MetricSample(metric, (), float(info[field] == "ok")))
+    return found
+
+
+def _of_replication(info: Mapping[str, str]) -> list[MetricSample]:
+    found = []
+    here = member(info)
+    for one in here.replicas:
+        host, _colon, port = one.address.rpartition(":")
+        found += _of(REPLICAS, (host, port, one.state), one)
+    if here.link is not None:
+        host, _colon, port = here.link.primary.rpartition(":")
+        found += _of(LINK, (host, port), here.link)
     return found
 
 

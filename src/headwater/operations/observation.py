@@ -34,7 +34,7 @@ from headwater.groups.reports.pending import (
 from headwater.groups.reports.trimmed import never_read
 from headwater.groups.settling.ticks import TicksState, state_if_told
 from headwater.messages.keys import poison_key
-from headwater.operations.refusals import ServerRefusal
+from headwater.operations.refusals import Refusals
 
 MOST = 1_000
 """Maximum number of entries examined: of the oldest ones, and of those that have been idle for longest."""
@@ -61,8 +61,8 @@ class Observation(NamedTuple):
     """Entry id → number of claims from a worker that still ran it. An hour without such claims empties it."""
     held: Sequence[HeldKey]
     """The keys of an ordered group whose entries wait for an earlier one."""
-    refusals: Sequence[ServerRefusal]
-    """Reasons why the server refuses commands of workers."""
+    server: Refusals
+    """Reasons why the server refuses commands of workers, and what is wrong with its replication."""
     unknown: Sequence[str]
     """The facts that the server does not report to this user."""
     ticks: TicksState | None
@@ -89,13 +89,11 @@ class Observation(NamedTuple):
 
 def observe(
     of: GroupInfo,
-    refused: Sequence[ServerRefusal],
+    server: Refusals,
     *,
-    unknown: Sequence[str] = (),
     only: str | None = None,
 ) -> Operation[Observation]:
-    """Observe a group, or only its pending entry ``only``. ``refused`` are the reasons why the server refuses
-    commands. ``unknown`` are the facts about these reasons that the server does not report."""
+    """Observe a group, or only its pending entry ``only``, on a ``server`` that has been asked what it refuses."""
     span = PendingFilter(MOST) if only is None else PendingFilter(1, only, only)
     found = yield from report(of, span)
     silent = silent_after(found.claim_after_ms)
@@ -127,8 +125,8 @@ def observe(
         expired=(yield from read_expired(of.stream, of.name)),
         early=(yield from early_claims(of.stream, of.name)),
         ticks=(yield from state_if_told(of.stream, of.name)),
-        refusals=refused,
-        unknown=[*unknown, *untold],
+        server=server,
+        unknown=[*server.unknown, *untold],
     )
 
 

@@ -27,8 +27,8 @@ def readiness() -> Operation[Readiness]:
     replies = yield [["PING"]]
     if isinstance(replies[0], Refused):
         return Readiness(replies[0].code != "LOADING", [str(replies[0])])
-    found, unknown = yield from refusals()
-    problems = [f"{one.code}: {one.statement}" for one in found if one.code != "NOPERM"]
-    if TAKES_WRITES in unknown:
+    server = yield from refusals()
+    problems = [f"{one.code}: {one.statement}" for one in server.found if one.code != "NOPERM"]
+    if TAKES_WRITES in server.unknown:
         problems.append(f"the server does not tell this user {TAKES_WRITES}")
     return Readiness(True, problems)

@@ -11,6 +11,15 @@ from typing import Any, NamedTuple
 from headwater.groups.protocol.capabilities import info_fields
 from headwater.groups.protocol.operation import Operation, Refused, Word, mapping
 from headwater.messages.keys import group_settings_key
+from headwater.operations.replication import (
+    REQUIRED,
+    REQUIRES,
+    ReplicationMember,
+    ReplicationProblem,
+    ReplicationProblemName,
+    good_replicas,
+    member,
+)
 
 RECENT_S = 300.0
 """Maximum age of the denials in ACL LOG that are reported, in seconds."""
@@ -40,6 +49,18 @@ class Refusals(NamedTuple):
     found: Sequence[ServerRefusal]
     unknown: Sequence[str]
     """The facts that the server does not report to this user. Refusals for such reasons are not found."""
+    replication: Sequence[ReplicationProblem] = ()
+    """What is wrong with the server's replicas, or its link to a primary, besides the refusals."""
+    waits: bool = False
+    """True if replies or writes wait for replicas."""
+
+    @property
+    def holds_back(self) -> str:
+        """The reasons why replies may wait for replicas; empty if they do not."""
+        if not self.waits:
+            return ""
+        found = [f"{one.code}: {one.statement}" for one in self.found if one.code == "NOREPLICAS"]
+        return "; ".join([*found, *(f"{one.name}: {one.statement}" for one in self.replication)])
 
 
 def refusals(*streams: str) -> Operation[Refusals]:
@@ -47,29 +68,35 @@ def refusals(*streams: str) -> Operation[Refusals]:
     replies = yield [
         ["INFO"],
         ["CONFIG", "GET", "stop-writes-on-bgsave-error"],
-        ["CONFIG", "GET", "min-replicas-to-write"],
+        REQUIRED,
         ["ACL", "LOG", _DENIALS],
     ]
     info = info_fields(replies[0])
+    here = member(info, replies[2])
     found = [
         *_unwritable(info, stops=_setting(replies[1]) == "yes"),
         *_out_of_memory(info),
-        *_replication(info, least=_setting(replies[2])),
+        *_replication(info, here),
         *_paused(info),
     ]
     denials = [] if isinstance(replies[3], Refused) else [mapping(one) for one in replies[3]]
     found += yield from _denied(denials, streams)
-    return Refusals(found, _unknown(info, replies))
+    return Refusals(
+        found,
+        _unknown(info, replies, here),
+        [one for one in here.problems if one.name is not ReplicationProblemName.TOO_FEW],
+        waits=here.required.most > 0,
+    )
 
 
-def _unknown(info: Mapping[str, str], replies: Sequence[Any]) -> list[str]:
+def _unknown(info: Mapping[str, str], replies: Sequence[Any], here: ReplicationMember) -> list[str]:
     """Return the relevant facts that the server does not report, each with the command that it refuses."""
     told = [not isinstance(one, Refused) for one in replies]
     unknown = [] if told[0] else [TAKES_WRITES]
     if not told[1] and info.get("rdb_last_bgsave_status") == "err" and "journal_state" not in info:
         unknown.append("whether it refuses writes after its failed snapshot (CONFIG GET)")
-    if not told[2] and "min_slaves_good_slaves" in info:
-        unknown.append("how many replicas it needs for a write (CONFIG GET)")
+    if told[0] and REQUIRES in here.unknown:
+        unknown.append(REQUIRES)
     return unknown if told[3] else [*unknown, "which rights users lack (ACL LOG)"]
 
 
@@ -121,24 +148,30 @@ def _out_of_memory(info: Mapping[str, str]) -> list[ServerRefusal]:
     ]
 
 
-def _replication(info: Mapping[str, str], *, least: str) -> list[ServerRefusal]:
+def _replication(info: Mapping[str, str], here: ReplicationMember) -> list[ServerRefusal]:
     found = []
-    if info.get("role") == "slave":
-        primary = f"{info.get('master_host')}:{info.get('master_port')}"
+    if here.link is not None:
         found.append(
             ServerRefusal(
-                "READONLY", f"the server is a replica of {primary}, which takes the writes"
+                "READONLY",
+                f"the server is a replica of {here.link.primary}, which takes the writes",
             )
         )
-    in_sync = info.get("min_slaves_good_slaves")
-    if in_sync is not None and least.isdecimal() and int(in_sync) < int(least):
-        found.append(
-            ServerRefusal(
-                "NOREPLICAS",
-                f"{in_sync} replicas are in sync, and min-replicas-to-write is {least}",
-                ("CONFIG", "SET", "min-replicas-to-write", in_sync),
+        return found
+    counted = info.get("min_slaves_good_slaves", str(good_replicas(here)))
+    online = str(sum(one.online for one in here.replicas))
+    for setting, least, there in (
+        ("synchronous-replicas", here.required.synchronous_replicas, online),
+        ("min-replicas-to-write", here.required.min_replicas_to_write, counted),
+    ):
+        if least is not None and int(there) < least:
+            found.append(
+                ServerRefusal(
+                    "NOREPLICAS",
+                    f"{there} replicas are in sync, and {setting} is {least}",
+                    ("CONFIG", "SET", setting, there),
+                )
             )
-        )
     return found
 
 

@@ -25,6 +25,7 @@ class Role(NamedTuple):
     redis: str
     """Commands that Redis and Valkey need instead: scripts, and the commands that scripts call."""
     keys: Sequence[str]
+    channels: str = "resetchannels"
 
 
 _LOOKS: Final = (
@@ -80,6 +81,21 @@ ROLES: Final = {
         ("~STREAM", "~RELATED:hw:*"),
     ),
     "spark-append": Role("Spark's sink, at least once.", "xadd", "", "", ("~STREAM",)),
+    "replica": Role(
+        "Follow a primary: masteruser and masterauth of its replicas.",
+        "ping replconf",
+        "hwsync",
+        "psync",
+        (),
+    ),
+    "sentinel": Role(
+        "Watch, promote and redirect servers: auth-user and auth-pass of Sentinel.",
+        "client|kill client|setname config|rewrite exec info multi ping publish role script|kill slaveof subscribe",
+        "",
+        "",
+        (),
+        "allchannels",
+    ),
 }
 """The kinds of users, by name."""
 
@@ -99,7 +115,7 @@ def rules(role: str, streams: Sequence[str], *, redis: bool = False) -> list[str
         for stream in streams
         for key in found.keys
     ]
-    if not streams:
+    if not streams and found.keys:
         keys = [found.keys[0].replace("STREAM", "*")]
     commands = f"{found.commands} {found.redis if redis else found.headwater}".split()
-    return ["resetkeys", *keys, "resetchannels", "-@all", *(f"+{one}" for one in commands)]
+    return ["resetkeys", *keys, found.channels, "-@all", *(f"+{one}" for one in commands)]

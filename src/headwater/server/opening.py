@@ -78,6 +78,22 @@ class Opening:
             self._journal.close()
 
 
+def reopen_steps(
+    node: Node, progress: LoadProgress, files: Files | None = None
+) -> Steps[None]:
+    """Load the store in the directory of a node that was unloaded (`Node.unload`), or in ``files``, in steps.
+
+    Raises `StoreInUse`, `JournalDamaged` and `StoreUnusable`; the node then stays unloaded.
+    """
+    config = node.services.config
+    directory = files if files is not None else DiskFiles(config.dir)
+    journal = Journal.open(directory, policy=config.journal_policy, clock=node.clock)
+    keyspace = yield from replay_steps(journal, config, progress)
+    progress.end()
+    log_recovery(journal.recovery, keyspace)
+    node.load(keyspace, journal)
+
+
 def open_node(config: Config, *, clock: Clock | None = None, files: Files | None = None) -> Node:
     """Return a node whose state is replayed from the journal in ``config.dir``. With ``appendonly no``
     and no save points the node is empty and writes nothing to disk.

@@ -19,6 +19,7 @@ from headwater.journal.disk.reads import OPEN_FILES
 from headwater.server.identity import version
 from headwater.server.log import reopen_log
 from headwater.server.net.driver import Driver
+from headwater.server.net.follower import Follower
 from headwater.server.net.listener import Listener, bind_all, listener_info
 from headwater.server.net.loop import make_loop
 from headwater.server.opening import Opening
@@ -71,6 +72,7 @@ class Server:
         self._end = asyncio.Event()
         self._opening: Opening | None = None
         self._loop: Driver | None = None
+        self._follower: Follower | None = None
         self._status: int | None = None
 
     @property
@@ -101,6 +103,7 @@ class Server:
             self.node.services.traffic.listeners = listener_info(self._listeners)
             self.node.services.clients.tls = tls
             self.node.services.rebind = self._rebind
+            self._follower = Follower(self._loop, port=self._port)
             for listener in self._listeners:
                 listener.listen(self._loop, backlog=self.config.tcp_backlog)
         except BaseException:
@@ -136,10 +139,24 @@ class Server:
                 if self._end.is_set():
                     return False
             self.loop.tick()
+            self._follow()
         except BaseException:
             self.stop()
             raise
         return not self._end.is_set()
+
+    def _port(self) -> int:
+        """Return the port at which a primary says that this server is: that of TLS with ``tls-replication``."""
+        kind = "tls:" if self.config.tls_replication else ""
+        names = [name for name in self.addresses if not name.startswith("unix:")]
+        fitting = [name for name in names if name.startswith("tls:") == bool(kind)] or names
+        return int(fitting[0].rpartition(":")[2]) if fitting else 0
+
+    def _follow(self) -> None:
+        """Become a replica if the configuration says so."""
+        if self.config.replicaof:
+            host, port = self.config.replicaof.split()
+            self.node.services.replication.follow(host, int(port))
 
     def request_stop(self) -> None:
         """Make `stopped` return."""
@@ -164,6 +181,8 @@ class Server:
     def _stop(self) -> int:
         for listener in self._listeners:
             listener.close()
+        if self._follower is not None:
+            self._follower.stop()
         failure = self._close_node()
         if self._loop is not None:
             self._loop.stop()

@@ -22,8 +22,8 @@ FOREIGN: dict[str, tuple[str, ...]] = {
         """),
         ("admin dangerous slow", """
             cluster|cancelslotmigrations cluster|getslotmigrations cluster|migrateslots
-            cluster|syncslots commandlog|get commandlog|len commandlog|reset failover module|load
-            module|loadex module|unload psync replconf sync
+            cluster|syncslots commandlog|get commandlog|len commandlog|reset module|load
+            module|loadex module|unload
         """),
         ("bitmap fast read", """
             bitfield_ro getbit

@@ -50,21 +50,55 @@ BGREWRITEAOF = Command(
 
 ROLE = Command(
     "role", arity=1, flags="noscript loading stale fast", group="server", since="2.8.12",
-    summary="Returns the role: a primary without replicas.",
-    acl="admin dangerous", run="server:role.role",
+    summary="Returns the role, the offset, and the replicas or the primary.",
+    acl="admin dangerous", run="server:replication.role",
 )
 
 REPLICAOF = Command(
     "replicaof", arity=3, flags=_ROLES, group="server", since="5.0.0",
-    summary="Accepts NO ONE; refuses other arguments, because this release does not replicate.",
+    summary="Makes this server a replica of another, or a primary.",
     syntax="<host port:integer | NO ONE>",
-    run="server:role.replicaof",
+    run="server:replication.replicaof",
 )
 
 SLAVEOF = Command(
     "slaveof", arity=3, flags=_ROLES, group="server", since="1.0.0",
     summary="The old name of REPLICAOF.",
     syntax="<host port:integer | NO ONE>",
-    run="server:role.replicaof",
+    run="server:replication.replicaof",
+)
+
+REPLCONF = Command(
+    "replconf", arity=-1, flags="admin noscript loading stale allow_busy", group="server", since="3.0.0",
+    summary="Tells a primary about a replica; replicas send it.",
+    syntax="[option value [option value ...]]",
+    run="server:replication.replconf",
+)
+
+PSYNC = Command(
+    "psync", arity=-3, flags="admin noscript no_async_loading no_multi", group="server", since="2.8.0",
+    summary="Refused: replicas of Headwater are Headwater servers.",
+    syntax="replicationid offset:integer",
+    run="server:replication.psync",
+)
+
+SYNC = Command(
+    "sync", arity=1, flags="admin noscript no_async_loading no_multi", group="server", since="1.0.0",
+    summary="Refused: replicas of Headwater are Headwater servers.",
+    run="server:replication.psync",
+)
+
+FAILOVER = Command(
+    "failover", arity=-1, flags="admin noscript stale", group="server", since="6.2.0",
+    summary="Hands over to a replica that has everything; writes are paused meanwhile.",
+    syntax="[TO host port:integer [FORCE]] [ABORT] [TIMEOUT milliseconds:integer]",
+    run="server:replication.failover",
+)
+
+HWSYNC = Command(
+    "hwsync", arity=-4, flags="admin noscript no_async_loading no_multi", group="server", since="0.2",
+    summary="Follows this server from a state on; replicas send it.",
+    syntax="version:integer history offset:integer [FAILOVER]",
+    run="server:replication.hwsync",
 )
 # fmt: on

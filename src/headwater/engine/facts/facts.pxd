@@ -10,6 +10,7 @@ cdef class FactBuffer:
     cdef public bytearray data
     cdef public bint muted
 
+    @cython.locals(data=bytearray)
     cpdef int string_set(self, unsigned char db, bytes key, bytes value) except -1
     cpdef int appended(
         self, u32 sid, u64 ms, u64 seq, bint opens_node, u32 pairs, bytearray wire,

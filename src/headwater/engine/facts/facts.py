@@ -114,9 +114,13 @@ class FactBuffer:
 
     def string_set(self, db: int, key: bytes, value: bytes) -> None:
         if not self.muted:
-            self._keyed(0x11, db, key)
-            put_u32(self.data, len(value))
-            append_bytes(self.data, value)
+            data = self.data  # not `_keyed`, which costs SET 30 instructions
+            put_u8(data, 0x11)
+            put_u8(data, db)
+            put_u32(data, len(key))
+            append_bytes(data, key)
+            put_u32(data, len(value))
+            append_bytes(data, value)
 
     def hash_set(self, db: int, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         if not self.muted:

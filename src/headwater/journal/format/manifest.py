@@ -49,6 +49,8 @@ MANIFEST_BYTES = 4096
 UNFINISHED = b"unfinished copy\n"
 """The MANIFEST of a copy that is being made (`headwater.persistence.backup`)."""
 
+FOREVER = 2**63 - 1
+"""The offset at which a replica leaves the history of its primary, as long as it follows it."""
 MOST_LEFT = 16
 """How many former histories a store remembers. A replica of an earlier one takes a full copy."""
 
@@ -87,9 +89,41 @@ class StoreHistory(NamedTuple):
         """Return a history that no other store has."""
         return cls(os.urandom(20).hex())
 
+    def includes(self, history: str, offset: int, reached: int) -> bool:
+        """Return whether a store that has ``reached`` of this history was once in the state ``offset`` of ``history``."""
+        return any(one.history == history and offset <= one.offset for one in self._all(reached))
+
+    def oldest(self, offset: int) -> str:
+        """Return the earliest history that has the state ``offset`` of this one."""
+        return next(one.history for one in self._all(offset) if one.offset == offset)
+
+    def parted(self, reached: int, other: StoreHistory, other_reached: int) -> int | None:
+        """Return the offset up to which this history and ``other`` are the same, if they have reached these offsets; None
+        if they have nothing in common."""
+        theirs = {one.history: one.offset for one in other._all(other_reached)}
+        for one in reversed(self._all(reached)):
+            if one.history in theirs:
+                return min(one.offset, theirs[one.history])
+        return None
+
+    def followed(self) -> StoreHistory:
+        """Return the history of a replica of a store with this one: a new history, which leaves this one where the replica
+        is when it ceases to be one (`begun`)."""
+        return StoreHistory(self.new().id, (*self.left, Left(self.id, FOREVER))[-MOST_LEFT:])
+
+    def begun(self, offset: int) -> StoreHistory:
+        """Return this history for a store that has ``offset`` and is no replica from there on."""
+        return StoreHistory(self.id, self._all(offset)[:-1])
+
     def leave(self, offset: int) -> StoreHistory:
         """Return a new history that leaves this one at ``offset``."""
-        return StoreHistory(self.new().id, (*self.left, Left(self.id, offset))[-MOST_LEFT:])
+        return StoreHistory(self.new().id, self._all(offset)[-MOST_LEFT:])
+
+    def _all(self, reached: int) -> tuple[Left, ...]:
+        """Return the former histories and this one, each up to where a store that has ``reached`` shares it. A replica that is
+        behind may not have reached the offset at which its primary left a history."""
+        all_of_them = (*self.left, Left(self.id, reached))
+        return tuple(Left(one.history, min(one.offset, reached)) for one in all_of_them)
 
 
 class StoreManifest(NamedTuple):

@@ -40,6 +40,9 @@ from headwater.journal.segments.segments import segment_name, segment_numbers
 
 log = logging.getLogger("headwater.journal")
 
+NOTHING_NEEDED = 1 << 62
+"""A number that no journal file has."""
+
 _FIRST_IMAGE_BYTES = 64 * 1024 * 1024
 """Growth of the journal, in bytes, at which the first image is written with default settings."""
 
@@ -52,6 +55,9 @@ class Catalog:
         history      the history of the store; None for a new store until its recovery ends. The next MANIFEST
                      records it
         closed       the end of each closed file from ``first`` on, in order
+        reached      by the number of a closed file that exists, also of one before ``first``, the offset of the
+                     store at its end
+        follower_needs  the first journal file that a replica needs; `NOTHING_NEEDED` if no replica needs any
         fresh        True if this process has written MANIFEST, durably
         broken       the reason why MANIFEST cannot be replaced until a restart; None if it can
 
@@ -68,6 +74,8 @@ class Catalog:
         self.floor = Synced(0, 0) if self.manifest is None else self.manifest.floor
         self.history = None if self.manifest is None else self.manifest.history
         self.closed: list[Synced] = []
+        self.reached: dict[int, int] = {}
+        self.follower_needs = NOTHING_NEEDED
         self.fresh = False
         self._seed: int | None = None
         self.broken: str | None = None
@@ -133,9 +141,10 @@ class Catalog:
         known = 1 if self.manifest is None else self.manifest.next_image
         return max([known, *(number + 1 for number in image_numbers(self._files, unfinished=True))])
 
-    def close_file(self, end: Synced) -> None:
-        """Record that a journal file has ended, and that it is durable up to ``end``."""
+    def close_file(self, end: Synced, offset: int) -> None:
+        """Record that a journal file has ended at the ``offset`` of the store, and that it is durable up to ``end``."""
         self.closed.append(end)
+        self.reached[end.number] = offset
         self.floor = end
 
     def rotation(self, number: int, turn: int, now_ms: int, offset: int) -> Rotation:
@@ -277,12 +286,13 @@ class Catalog:
         if not self._removes:
             return
         files, pasts = self._files, self.retention.pasts
-        first = min([self.first, *(one.first for one in pasts)])
+        first = min([self.first, self.follower_needs, *(one.first for one in pasts)])
         kept = {self.current_image, *map(image_number, pasts)}
         old = [file_name(number) for number in journal_numbers(files) if number < first]
         images = [one for one in image_numbers(files) if one <= last and one not in kept]
         for name in [*old, *map(image_name, images)]:
             self._remove(name)
+        self.reached = {number: at for number, at in self.reached.items() if number >= first}
 
     def discard_image(self, number: int) -> None:
         """Remove an image that is not used, and its unfinished file, unless the content of MANIFEST after a crash

@@ -45,14 +45,15 @@ from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
     Synced,
-    counted_bytes,
     group_at,
 )
 from headwater.journal.images.rotation import Rotation
+from headwater.journal.log.adopting import finish
 from headwater.journal.log.flusher import INTERVAL_SECONDS, Flusher
 from headwater.journal.log.recovery import Recovery
 from headwater.journal.log.reserve import Reserve
 from headwater.journal.log.starting import begin
+from headwater.journal.log.tail import FileStart, JournalTail
 from headwater.journal.log.writing import Writer
 
 
@@ -87,6 +88,7 @@ class Journal:
             # This creates the file that backups lock: they only read the directory, and create nothing.
             with files.removable():
                 pass
+            finish(files)
             return cls(files, policy, file_bytes, clock or SystemClock(), seed, flush_interval)
         except OSError as error:
             files.unlock()
@@ -200,13 +202,13 @@ class Journal:
         self._check()
         if not buffer:
             return self.grown_bytes
-        writer, counted = self._writer, counted_bytes(buffer)
+        writer = self._writer
         try:
             if self.policy == "everysec":
                 self._flusher.wait_if_late()
                 writer.unrecorded_sync = self._flusher.take_synced() or writer.unrecorded_sync
             if len(buffer) <= writer.room():
-                writer.append(buffer, 0, len(buffer))
+                self._append(buffer, 0, len(buffer))
             else:
                 self._append_across_files(buffer)
             if sync and (self.policy == "always" or self._owed):
@@ -219,10 +221,13 @@ class Journal:
             self._measure()
         except BaseException as error:
             self._fail(error)
-        self.offset += counted
         del buffer[:]
         self._check_failure()
         return self.grown_bytes
+
+    def _append(self, buffer: bytearray, start: int, end: int) -> None:
+        """Write the complete groups in ``buffer[start:end]`` to this file."""
+        self.offset += self._writer.append(buffer, start, end)
 
     def _append_across_files(self, buffer: bytearray) -> None:
         """Write the groups that fit into this file to it, and the others to the next file."""
@@ -233,10 +238,10 @@ class Journal:
                 end = next_end
                 continue
             if end > start:
-                self._writer.append(buffer, start, end)
+                self._append(buffer, start, end)
                 start = end
             self._continue(next_end - start)
-        self._writer.append(buffer, start, end)
+        self._append(buffer, start, end)
 
     def _continue(self, needed: int) -> None:
         """Continue in the next file, which has space for ``needed`` bytes."""
@@ -249,7 +254,7 @@ class Journal:
             reason = self._reserve.make_next(writer.number + 1, needed)
             assert reason is None, f"{needed} bytes were not admitted: {reason}"
         self.files.close(writer.name)
-        self.catalog.close_file(writer.here())
+        self.catalog.close_file(writer.here(), self.offset)
         self._before += writer.end
         writer.use(self._reserve.take(), FILE_HEADER_BYTES)
 
@@ -284,6 +289,30 @@ class Journal:
     def record_bytes(self) -> int:
         """Number of bytes as in `grown_bytes`, without the header of a file that has no record yet."""
         return self._before + self._writer.end * (self._writer.end > FILE_HEADER_BYTES)
+
+    def tail(self, offset: int) -> JournalTail | None:
+        """Return a reader of the groups that follow ``offset`` of the store; None if no file has them any more."""
+        if offset == self.offset:
+            end = self.end()
+            begin = FileStart(end.number, offset)
+            return JournalTail(self.files, self.seed, begin, offset, end.offset)
+        found = [one for one in self._starts() if one.offset <= offset <= self.offset]
+        return JournalTail(self.files, self.seed, max(found), offset) if found else None
+
+    def first_offset(self) -> int:
+        """Return the first offset from which `tail` can read."""
+        return min(one.offset for one in self._starts())
+
+    def _starts(self) -> list[FileStart]:
+        catalog = self.catalog
+        image = catalog.image
+        found = [FileStart(number + 1, at) for number, at in list(catalog.reached.items())]
+        return [FileStart(catalog.first, 0 if image is None else image.offset), *found]
+
+    def end(self) -> Synced:
+        """Return the place up to which the journal is written, between two turns."""
+        end: Synced = self._writer.here()
+        return end
 
     def rotate(self) -> Rotation:
         """Make everything durable and continue in the next file, between two turns. Return the data for an

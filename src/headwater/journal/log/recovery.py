@@ -200,6 +200,7 @@ class Recovery:
                 self.spares = later
                 break
             self.catalog.closed.append(Synced(file.number, self.end))
+            self.catalog.reached[file.number] = self.offset
             # Nothing writes to the file any more, and there may be more files than descriptors.
             self._files.close(file.name)
 

@@ -65,6 +65,9 @@ def _history(recovery: Recovery) -> StoreHistory:
     former = recovery.catalog.history
     if former is None:
         return StoreHistory.new()
+    follows = any(one.offset > recovery.offset for one in former.left)
+    if follows:  # nothing was written to its own history yet
+        return former.begun(recovery.offset)
     return former if recovery.clean else former.leave(recovery.offset)
 
 

@@ -15,7 +15,8 @@ from headwater.server.services.services import Services
 from headwater.server.session.session import Session
 
 _TYPES = frozenset({b"NORMAL", b"MASTER", b"REPLICA", b"SLAVE", b"PUBSUB"})
-"""The types of clients in Redis. Here a client is NORMAL, or PUBSUB if it has a subscription."""
+"""The types of clients."""
+_BY_ROLE = {"S": b"REPLICA", "M": b"MASTER"}
 
 Filter = Callable[[Session], bool]
 
@@ -159,7 +160,8 @@ def _line(session: Session, services: Services, *, running: bool) -> bytes:
 
 
 def _type_of(session: Session) -> bytes:
-    return b"PUBSUB" if session.subscriptions.active else b"NORMAL"
+    other = b"PUBSUB" if session.subscriptions.active else b"NORMAL"
+    return _BY_ROLE.get(session.role, other)
 
 
 def _type_at(call: Call, index: int) -> bytes:
@@ -168,7 +170,7 @@ def _type_at(call: Call, index: int) -> bytes:
     if word not in _TYPES:
         typed = shown(call.arguments.bytes(index))
         raise CommandError(f"ERR Unknown client type '{typed}'")
-    return word
+    return b"REPLICA" if word == b"SLAVE" else word
 
 
 def _chosen(call: Call, session: Session, services: Services) -> list[Session]:

@@ -1,6 +1,7 @@
-"""WAIT and WAITAOF.
+"""WAIT and WAITAOF: wait until replicas have this client's writes, or until they are on disk.
 
-A server has no replicas, so WAIT counts none. WAITAOF waits for the journal's fsync.
+Rule. The offset for which a client waits is chosen once, when the command first runs. It is that of all writes so far, by
+      whomever, if the client has written anything.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from headwater.commands.call import Call, Wait
 from headwater.commands.times import milliseconds
 from headwater.errors import CommandError
+from headwater.journal.format.records import GROUP_HEADER_BYTES, counted_bytes
 from headwater.server.services.services import Services
 from headwater.server.session.session import Session
 
@@ -16,18 +18,22 @@ WAITAOF_RECHECK_MS = 10
 
 
 def wait(call: Call, session: Session, services: Services) -> Wait | None:
-    """WAIT numreplicas timeout: the number of replicas that have this client's writes, 0.
+    """WAIT numreplicas timeout: the number of replicas that have this client's writes.
 
-    With ``numreplicas`` above 0 the client waits for ``timeout`` ms, or forever if that is 0, as in Redis.
+    The client waits until that is ``numreplicas`` or more, for ``timeout`` ms at most, or forever if that is 0.
     """
+    _refuse_on_replica(
+        "WAIT",
+        "since Redis 4.0 if a replica is configured to be writable (which is not the default) writes",
+        services,
+    )
     wanted = call.arguments.integer(1)
     timeout_ms = milliseconds(call.arguments, 2, call.now_ms)
-    if wanted <= 0 or not call.may_block:
-        call.reply.integer(0)
+    found = services.replication.replicas.count(_awaited(session, services), durable=False)
+    if wanted <= found or not call.may_block:
+        call.reply.integer(found)
         return None
-    waits = Wait([], timeout_ms, call.arguments.copy())
-    waits.at_timeout = b":0\r\n"
-    return waits
+    return _waits(call, session, services, timeout_ms, b":%d\r\n" % found)
 
 
 def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
@@ -37,6 +43,7 @@ def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
     With ``appendfsync always`` they are on disk when the reply is sent, with ``everysec`` after the next fsync.
     With ``no`` the system decides, and the server learns of it only when the journal starts its next file.
     """
+    _refuse_on_replica("WAITAOF", "writes", services)
     arguments = call.arguments
     local = arguments.integer(1)
     if not 0 <= local <= 1:
@@ -50,13 +57,46 @@ def waitaof(call: Call, session: Session, services: Services) -> Wait | None:
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
         )
     durable = int(_is_durable(session, services))
-    answer = b"*2\r\n:%d\r\n:0\r\n" % durable
-    if (durable >= local and not replicas) or not call.may_block:
+    there = services.replication.replicas.count(_awaited(session, services), durable=True)
+    answer = b"*2\r\n:%d\r\n:%d\r\n" % (durable, there)
+    if (durable >= local and there >= replicas) or not call.may_block:
         call.reply.raw(answer)
         return None
-    waits = Wait([], timeout_ms, arguments.copy())
-    waits.at_timeout = answer
+    waits = _waits(call, session, services, timeout_ms, answer)
     waits.recheck_at_ms = None if durable else call.now_ms + WAITAOF_RECHECK_MS
+    return waits
+
+
+def _refuse_on_replica(name: str, writes: str, services: Services) -> None:
+    """Refuse a command on a replica, in Redis's words."""
+    if services.replication.primary is not None:
+        raise CommandError(
+            f"ERR {name} cannot be used with replica instances. Please also note that {writes} to replicas are just local "
+            "and are not propagated."
+        )
+
+
+def _awaited(session: Session, services: Services) -> int:
+    """Return the offset that replicas must have for this command."""
+    if session.blocked and session.awaited_offset >= 0:
+        return session.awaited_offset
+    records = services.records
+    if records.holds_facts():
+        session.wrote_turn = records.turn
+    if not session.wrote_turn:
+        return 0
+    sealed = len(records.facts.data) - GROUP_HEADER_BYTES  # this command's own group is open
+    turn = counted_bytes(records.facts.data, 0, sealed) if sealed > 0 else 0
+    return services.replication.offset + turn
+
+
+def _waits(call: Call, session: Session, services: Services, timeout_ms: int, answer: bytes) -> Wait:
+    replicas = services.replication.replicas
+    session.awaited_offset = _awaited(session, services)
+    replicas.waiting[session] = None
+    replicas.ask()
+    waits = Wait([], timeout_ms, call.arguments.copy())
+    waits.at_timeout = answer
     return waits
 
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from headwater.common import limits
 from headwater.server.net.sockets import Connection, ConnectionRejected
 from headwater.server.services.observability.traffic import Traffic
+from headwater.server.services.replication.link import Groups, LinkRefused
 from headwater.server.session.session import Session
 from headwater.server.turn.node import Node
 
@@ -117,11 +118,26 @@ class Driver:
         try:
             self.node.turn_locked(ready)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             return
         finally:
             self._turning = False
         self._after_turn()
+
+    def follow(self, groups: Groups) -> int:
+        """Apply the groups of a primary, then send the output (`Node.follow`). The caller must hold the node's lock."""
+        self._turning = True
+        try:
+            applied = self.node.follow(groups)
+        except LinkRefused:
+            raise
+        except Exception as error:
+            self.fail(error)
+            raise LinkRefused("they could not be applied") from error
+        finally:
+            self._turning = False
+        self._after_turn()
+        return applied
 
     def _after_turn(self) -> None:
         self._send_queued()
@@ -142,7 +158,7 @@ class Driver:
         delay = max(SHORTEST_DELAY_S, deadline - self.node.clock.monotonic())
         self._timer = self._asyncio.call_later(delay, self.tick)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Stop the server because the node failed. The node's state is no longer read."""
         log.critical("the server stops: a turn failed", exc_info=error)
         self.failure = error
@@ -219,6 +235,11 @@ class Driver:
     def _resume(self, session: Session) -> None:
         """Resume the requests of a client that has taken enough of its replies. They run in a separate
         turn, after the sessions that are ready now."""
+        replica = self.node.services.replication.replicas.by_session.get(session)
+        if replica is not None:  # its thread goes on
+            session.output.stalled = False
+            replica.room.set()
+            return
         if not self._unstalled:
             self._asyncio.call_soon(self._run_unstalled)
         self._unstalled[session] = None
@@ -364,6 +385,11 @@ class Driver:
         self.node.services.client_log.report()
         if self.node.services.storage.checkpoints.due():  # the previous one failed
             self.tick()
+        replicas = self.node.services.replication.replicas
+        if replicas.by_session or replicas.keeps:
+            with self.node.lock:
+                replicas.look_after(self.node.services.config)
+                self.run_turn(None)
         self.sweep()
 
     def sweep(self) -> None:

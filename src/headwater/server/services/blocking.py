@@ -109,6 +109,23 @@ class BlockedClients:
         for waiter in self.waiting.timed_out(self._times.monotonic()):
             self._give_up(waiter, False)
 
+    def end_all(self, error: CommandError) -> None:
+        """End every wait in Redis's sense with an error, and close the connection after it. Paused commands go on
+        waiting."""
+        for session, waiter in list(self._waiters.items()):
+            if session not in self.pause and session not in self._logins:
+                self._observer.count_error(error)
+                self._leave(waiter)
+                session.output.reply.error(str(error))
+                session.closing = True
+                self._clients.wrote_to(session)
+
+    def run_again(self, session: Session) -> None:
+        """Run the blocked command of ``session`` again, if it has one."""
+        waiter = self._waiters.get(session)
+        if waiter is not None:
+            self._run(waiter)
+
     def _give_up(self, waiter: Waiter, error: bool) -> None:
         session, logins = waiter.session, self._logins
         failed = logins.release(session) if session in logins else error
@@ -138,6 +155,7 @@ class BlockedClients:
 
     def _leave(self, waiter: Waiter) -> None:
         self._forget(waiter)
+        waiter.session.awaited_offset = -1
         self.resumed.append(waiter.session)
 
     def _forget(self, waiter: Waiter) -> None:
@@ -229,6 +247,7 @@ class BlockedClients:
         """Run a blocked command again: it is served, fails, or keeps waiting at its place. Return whether it found
         nothing and keeps waiting."""
         session, records = waiter.session, self._records
+        session.shows = True
         if not waiter.active or session.closing:
             # Its wait has ended, or it was killed in this turn: others get its entries.
             return False
@@ -257,7 +276,8 @@ class BlockedClients:
         if refused:
             return False
         if again is None:
-            session.wrote_turn = records.turn
+            if len(records.facts.data) > facts_mark:
+                session.wrote_turn = records.turn
             self._leave(waiter)
             return False
         waiter.wait.at_timeout, waiter.wait.group = again.at_timeout, again.group

@@ -11,6 +11,7 @@ cdef class TurnRecords:
     cdef public bint is_open
     cdef public object admission
     cdef public long long grown_bytes
+    cdef public object pass_on
     cdef unsigned int _seed
     cdef long long _allowance
     cdef bint _awaited

@@ -12,6 +12,7 @@ Without a journal the engine's facts are muted, and each call costs next to noth
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from headwater.commands.call import Admission, always_admitted
 from headwater.common.limits import MAX_RECORD_GROUP_BYTES
@@ -28,6 +29,9 @@ MISCONF = (
 )
 
 
+PassOn = Callable[[bytearray], Callable[[], None] | None]
+
+
 class TurnRecords:
     """The facts that a turn has written and not committed. A node has one."""
 
@@ -41,6 +45,9 @@ class TurnRecords:
         self.admission: Admission = always_admitted
         self.grown_bytes = 0
         """Number of bytes of records that follow the last image."""
+        self.pass_on: PassOn | None = None
+        """Function that copies a turn's groups for replicas, and returns the function that sends them; None if no
+        replica is to get them."""
         self._seed = 0
         self._allowance = -1
         self._awaited = False
@@ -60,6 +67,11 @@ class TurnRecords:
         self.admission = self.admit
         self._seed = journal.seed
         self.count_again()
+
+    def stop_using(self) -> None:
+        """Store nothing until `use`: the journal is closed."""
+        self.drop()
+        self.journal, self.admission = None, always_admitted
 
     def count_again(self) -> None:
         """Read from the journal the size of the records after its image, and the size that it accepts. Call this
@@ -127,8 +139,11 @@ class TurnRecords:
             self.drop()
             return
         if self.facts.data:
+            send = None if self.pass_on is None else self.pass_on(self.facts.data)
             self.grown_bytes = self.journal.commit(self.facts.data, sync=self._awaited)
             self._allowance = self.journal.allowance
+            if send is not None:
+                send()
         self._awaited = False
         if self._wants_room:
             self.grown_bytes = DISK_IS_FULL

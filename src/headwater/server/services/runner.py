@@ -33,6 +33,10 @@ class Runner:
         """Check the permissions of the session's user. Raises `CommandError` (NOPERM)."""
         raise NotImplementedError
 
+    def check_role(self, session: Session, known: KnownCommand) -> None:
+        """Check that the node's role permits a command. Raises `CommandError` (READONLY, NOREPLICAS, …)."""
+        raise NotImplementedError
+
     def run_queued(self, session: Session, queue: TransactionQueue) -> None:
         """Run the commands of a transaction. An error is the reply of its own command only."""
         raise NotImplementedError

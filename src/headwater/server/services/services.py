@@ -41,6 +41,8 @@ from headwater.server.services.offloading import Offloading
 from headwater.server.services.pausing import ClientPause
 from headwater.server.services.pubsub import PubSub
 from headwater.server.services.records import TurnRecords
+from headwater.server.services.replication.replicas import Replicas
+from headwater.server.services.replication.replication import Replication
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import Scripts
 from headwater.server.services.state import NodeState
@@ -87,6 +89,9 @@ class Services:
         self.runner = Runner()
         """Runs commands for EXEC, scripts and unblocked clients. Unusable until `run_with` replaces it."""
         logins = LoginDelays(self.times, self.client_log)
+        pause = ClientPause(self.scripts)
+        replicas = Replicas(self.records, self.times, lock)
+        self.replication = Replication(self.state, self.times, self.records, replicas, pause)
         offloading = Offloading(
             self.state,
             self.times,
@@ -94,7 +99,7 @@ class Services:
             self.pubsub,
             self.observer,
             self.faults,
-            ClientPause(self.scripts),
+            pause,
         )
         self.blocked = BlockedClients(
             keyspace,
@@ -136,6 +141,7 @@ class Services:
         self.pubsub.configure(config)
         self.memory.configure(config)
         self.storage.configure(config)
+        self.replication.configure(config)
         self._configure_keyspace()
 
     def load(self, keyspace: Keyspace, journal: Journal) -> None:
@@ -145,6 +151,7 @@ class Services:
         self.records.use(keyspace.facts, journal)
         self.state.started_ms += self.times.start_after(journal.recovery.last_now_ms)
         self.state.loading = None
+        self.state.restrict()
         empty = self.keyspace
         self.replace_keyspace(keyspace)
         if empty is not keyspace:
@@ -158,6 +165,15 @@ class Services:
             segments.remove_orphans(keyspace.sealing.segments(), named)
         for session in self.clients.sessions.values():
             session.call.admission = self.records.admission
+
+    def unload(self) -> None:
+        """Replace the state with an empty one, until `load`. Nothing is stored meanwhile."""
+        old, empty = self.keyspace, Keyspace()
+        empty.facts.muted = True
+        empty.garbage += [*old.garbage, *(database.values for database in old.databases)]
+        self.records.stop_using()
+        self.storage.close()
+        self.replace_keyspace(empty)
 
     def replace_keyspace(self, new: Keyspace) -> None:
         """Replace the keyspace with ``new``. Every watched key counts as modified, and every command that
@@ -200,3 +216,4 @@ class Services:
         self.observer.stop_monitoring(session)
         self.pubsub.leave(session)
         self.blocked.forget(session)
+        self.replication.replicas.forget(session)

@@ -4,7 +4,12 @@ cimport cython
 @cython.final
 cdef class NodeState:
     cdef public long long started_ms
+    cdef public bint restricted
+    cdef public bint hands_over
+    cdef public bint synchronous
     cdef public object loading
+    cdef public bint replica
+    cdef public bint counts_replicas
     cdef public object poisoned
     cdef public double rests_until
     cdef public bint stopping

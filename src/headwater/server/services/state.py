@@ -24,6 +24,16 @@ class NodeState:
         self.loading: LoadProgress | None = None
         """Progress while the store's content is replayed, else None. Meanwhile the keyspace is empty, and
         only commands with the flag ``loading`` run, which never write."""
+        self.replica = False
+        """True if the node follows a primary: it does nothing by time, and changes only as the primary does."""
+        self.counts_replicas = False
+        """True if writes depend on the number of replicas."""
+        self.synchronous = False
+        """True if replies wait for replicas (``synchronous-replicas``)."""
+        self.hands_over = False
+        """True during a failover by hand."""
+        self.restricted = False
+        """True if some commands may be refused because of the three values above (`restrict`)."""
         self.poisoned: NodePoisoned | None = None
         """The error with which every request is refused; None while the node works."""
         self.rests_until = 0.0
@@ -39,3 +49,7 @@ class NodeState:
         """True if expired keys are deleted without access to them (DEBUG SET-ACTIVE-EXPIRE)."""
         self.reload_wanted = False
         """True if DEBUG RELOAD is to run once this turn is in the journal, before its replies are sent."""
+
+    def restrict(self) -> None:
+        """Compute `restricted`. Call this after a change of ``loading``, ``replica`` or ``counts_replicas``."""
+        self.restricted = self.replica or self.counts_replicas or self.loading is not None

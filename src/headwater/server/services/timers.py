@@ -13,7 +13,8 @@ from headwater.engine.keyspace.events import EXPIRED
 from headwater.engine.keyspace.keyspace import Keyspace
 from headwater.server.services.records import TurnRecords
 
-_SEEN_BYTES = 32
+SEEN_BYTES = 32
+"""Bytes of the fact of a seen time."""
 
 
 def end_delays(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
@@ -70,12 +71,16 @@ def forget_iids(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
 
 def record_seen(keyspace: Keyspace, records: TurnRecords, now_ms: int) -> None:
     """Record the seen times of consumers that no other fact has recorded; no reply waits (design rule 3)."""
-    unseen = keyspace.unseen
-    if unseen and records.admits(_SEEN_BYTES * sum(map(len, unseen.values()))):
+    if keyspace.unseen and records.admits(SEEN_BYTES * sum(map(len, keyspace.unseen.values()))):
         mark = records.begin()
-        for gid, cids in unseen.items():
-            group = keyspace.groups[gid]
-            for consumer in map(group.by_cid.__getitem__, cids):
-                group.record_seen(consumer, consumer.seen_time, consumer.active_time)
+        record_unseen(keyspace)
         records.seal_unawaited(mark, now_ms)
-    unseen.clear()
+    keyspace.unseen.clear()
+
+
+def record_unseen(keyspace: Keyspace) -> None:
+    """Write the facts of these seen times. The caller must have opened a group."""
+    for gid, cids in [*keyspace.unseen.items()]:
+        group = keyspace.groups[gid]
+        for consumer in map(group.by_cid.__getitem__, list(cids)):
+            group.record_seen(consumer, consumer.seen_time, consumer.active_time)

@@ -51,6 +51,27 @@ def make_context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
+def client_context(config: TlsConfig) -> ssl.SSLContext:
+    """Create the context with which a replica connects to its primary (``tls-replication``). It shows the certificate of
+    this server, and accepts a primary whose certificate the authorities have signed, whatever its name, as Redis does.
+
+    Raises `ConfigError`, like `make_context`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    versions = sorted(VERSIONS[name] for name in config.tls_protocols)
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    context.check_hostname = False
+    if not config.tls_ca_cert_file and not config.tls_ca_cert_dir:
+        raise ConfigError(
+            "tls-replication needs the authority that signs the primary's certificate; give tls-ca-cert-file or "
+            "tls-ca-cert-dir"
+        )
+    if config.tls_cert_file:
+        _load_own_certificate(context, config)
+    _load_authorities(context, config)
+    return context
+
+
 def _set_ciphers(context: ssl.SSLContext, config: TlsConfig) -> None:
     try:
         context.set_ciphers(config.tls_ciphers)

@@ -79,6 +79,15 @@ class TurnClock:
         self.jumps.found_at_start(behind_ms)
         return behind_ms
 
+    def follow(self, now_ms: int) -> None:
+        """Set steady time to ``now_ms``, the primary's, as the clock of a replica. Ages and due times are then the
+        primary's, whatever the wall clocks say. Call this between turns."""
+        ahead_ms = now_ms - self.now()
+        self._steady_ahead_ns += ahead_ms * _NS_A_MS
+        self._zero_ms += ahead_ms
+        self.now_ms += ahead_ms
+        self.wall.ahead_ms -= ahead_ms
+
     def begin_turn(self) -> None:
         """Begin a turn."""
         # Read the wall clock first: after an interruption it then seems to be behind, never ahead.

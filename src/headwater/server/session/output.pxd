@@ -22,6 +22,7 @@ cdef class Output:
     cdef public object tail
     cdef public bint stalled
     cdef public bint changed
+    cdef public Py_ssize_t held
     cdef ClientMemory _memory
     cdef Py_ssize_t _kept_bytes
     cdef bint _closed

@@ -54,6 +54,8 @@ class Output:
         """True if requests wait until the client has taken earlier replies."""
         self.changed = False
         """True if the session is in `Clients.changed`."""
+        self.held = 0
+        """Number of turns whose output is held back until replicas have what it shows."""
         self._memory = memory
         self._kept_bytes = _KEPT_BYTES
         """Capacity that the outbox and the released buffer may each retain, in bytes."""
@@ -82,6 +84,16 @@ class Output:
                 self.released, self.outbox = self.outbox, self.released
                 self.reply.out = self.outbox
         return bool(self.released)
+
+    def release_to(self, position: int) -> None:
+        """Release the output up to byte ``position``, counted since the start like ``released_bytes``."""
+        count = position - self.released_bytes
+        if count >= len(self.outbox):
+            self.release()
+        elif count > 0:
+            self.released += self.outbox[:count]
+            del self.outbox[:count]
+            self.released_bytes += count
 
     def take(self) -> bytearray:
         """Return all released bytes. The caller owns them, and must add to ``taken_bytes`` as the client takes

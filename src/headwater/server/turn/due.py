@@ -8,9 +8,9 @@ from headwater.server.services.services import Services
 from headwater.server.services.timers import end_delays, expire_keys, forget_iids
 
 
-def run_due(services: Services, *, expires: bool) -> None:
+def run_due(services: Services, *, expires: bool, acts: bool) -> None:
     """End delays, expire keys if ``expires``, forget idempotent ids, and serve the blocked clients whose time
-    has come.
+    has come. Without ``acts``, as on a replica, only serve those clients.
 
     Each step runs even if an earlier one fails (services/faults.py).
     """
@@ -24,13 +24,15 @@ def run_due(services: Services, *, expires: bool) -> None:
         ("ending delays", lambda: end_delays(keyspace, records, times.now())),
         ("expiring keys", expire if expires else lambda: None),
         ("forgetting idempotent ids", lambda: forget_iids(keyspace, records, times.now())),
+    )
+    others: tuple[tuple[str, Callable[[], object]], ...] = (
         ("publishing events", lambda: services.pubsub.publish_events(None)),
         ("ending CLIENT PAUSE", lambda: _end_pause(services)),
         ("serving blocked clients", blocked.run_due),
         ("serving blocked clients", blocked.serve_signalled),
         ("ending timeouts", blocked.end_timed_out),
     )
-    for work, step in steps:
+    for work, step in (*steps, *others) if acts else others:
         try:
             step()
         except Exception as error:

@@ -151,10 +151,25 @@ class Execution(Runner):
             self._check_memory(session, known, arguments)
         if session.subscriptions.active:
             check_context(session.resp, known.title)
-        if self._state.loading is not None and not known.while_loading:
-            raise CommandError(LOADING)
+        if self._state.restricted:
+            self.check_role(session, known)
         if session.subscriptions.monitoring and known.on_keys:
             raise CommandError("ERR Replica can't interact with the keyspace")
+
+    def check_role(self, session: Session, known: KnownCommand) -> None:
+        """Refuse what may not run while the node is loading, is a replica, or lacks replicas. Raises `CommandError`."""
+        if self._state.loading is not None:
+            if not known.while_loading:
+                raise CommandError(LOADING)
+            return
+        queue = session.transaction.queue
+        each = queue.commands if known.name == b"EXEC" and queue is not None else (known,)
+        writes = any(one.command.writes for one in each)
+        refusal = self._services.replication.refusal(writes=writes, stale="stale" in known.command.flags)
+        if refusal is not None:
+            raise CommandError(refusal)
+        if any(one.on_keys or one.name in SCRIPTS for one in each):
+            session.shows = True  # not PUBLISH, nor what Sentinel sends to promote this server
 
     def _check_memory(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
         """Refuse a command that may take more memory than maxmemory allows. Raises `CommandError` (OOM)."""

@@ -48,6 +48,7 @@ cdef class Node:
     cdef _serve(self, ready)
     cdef int _check_process(self) except -1
     cdef int _check_journal(self) except -1
+    cdef _next_event_ms(self)
     cdef bint _deletes_expired(self)
     cdef int _drain_resumed(self) except -1
     @cython.locals(keyspace=Keyspace)

@@ -35,6 +35,7 @@ from headwater.persistence.progress import LoadProgress
 from headwater.resp.arguments import Arguments
 from headwater.server.services.acl.access import AccessControl
 from headwater.server.services.observability.latency import FSYNC_ALWAYS, WRITE
+from headwater.server.services.replication.link import Groups, LinkRefused
 from headwater.server.services.services import Services
 from headwater.server.services.storage.reloading import reload_from_journal
 from headwater.server.services.storage.sealer import Sealer
@@ -43,6 +44,7 @@ from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.session import Session
 from headwater.server.turn.bad_input import refuse_input
 from headwater.server.turn.due import run_due
+from headwater.server.turn.following import apply_groups
 from headwater.server.turn.execution import Execution
 from headwater.server.turn.reply_pieces import continue_reply
 
@@ -90,6 +92,7 @@ class Node:
         )
         self.state = self.services.state
         self.state.loading = loading
+        self.state.restrict()
         self.keyspace.opened_ms = self.state.started_ms
         self.clients = self.services.clients
         self.records = self.services.records
@@ -115,6 +118,21 @@ class Node:
             self.services.load(keyspace, journal)
             self.journal = journal
             self.sealer.segments = self.services.storage.segments
+            self.sealer.resume()
+            self._use_keyspace()
+
+    def unload(self, progress: LoadProgress) -> None:
+        """Give up the state, to load another one: close the journal. Clients get LOADING until `load`."""
+        with self.lock:
+            self.state.loading = progress
+            self.state.restrict()
+            self.services.replication.replicas.disconnect()
+            self.sealer.stop()
+            self.services.storage.checkpoints.stop()
+            if self.journal is not None:
+                self.journal.close()
+            self.services.unload()
+            self.journal = None
             self._use_keyspace()
 
     # --- sessions -------------------------------------------------------------------------------
@@ -186,6 +204,37 @@ class Node:
             self._abort_turn(error)
             raise
 
+    def follow(self, groups: Groups) -> int:
+        """Apply the groups of a primary from the first on, in one turn. Return their number, which is smaller than that of
+        ``groups`` if the journal has no room for more. The caller must hold the lock.
+
+        Raises `LinkRefused` if they do not fit this state; then nothing has changed, and the node has replayed its
+        journal."""
+        self._check_process()
+        self._check_journal()
+        if self.state.poisoned is not None:
+            raise self.state.poisoned
+        self.records.turn += 1
+        self.times.begin_turn()
+        try:
+            applied = apply_groups(self.services, groups)
+        except LinkRefused:
+            self.records.drop()
+            self.reload()
+            raise
+        except BaseException as error:
+            self._abort_turn(error)
+            raise
+        try:
+            if self.keyspace.signalled:
+                self.blocked.serve_signalled()
+            self._drain_resumed()
+            self._finish()
+        except BaseException as error:
+            self._abort_turn(error)
+            raise
+        return applied
+
     def next_deadline(self) -> float | None:
         """Return the monotonic time, in seconds, when `tick` next has work; None if it has no work."""
         rests_until = self.state.rests_until
@@ -193,7 +242,7 @@ class Node:
             return max(rests_until, self.clock.monotonic())
         waiting = self.blocked.waiting
         deadline = min(waiting.next_deadline(), self._seen_deadline, self.blocked.pause.until)
-        at_ms = self.keyspace.next_event_ms(self._deletes_expired())
+        at_ms = self._next_event_ms()
         recheck = waiting.next_recheck() if waiting.count else None
         if recheck is not None and (at_ms is None or recheck < at_ms):
             at_ms = recheck
@@ -207,7 +256,7 @@ class Node:
         blocked clients, and other upkeep.
         """
         waiting, until = self.blocked.waiting, self.blocked.pause.until
-        at_ms = self.keyspace.next_event_ms(self._deletes_expired())
+        at_ms = self._next_event_ms()
         recheck = waiting.next_recheck() if waiting.count and self._awaits_pending() else None
         for each in (at_ms, recheck):
             until = until if each is None else min(until, self.times.monotonic_at(each))
@@ -244,7 +293,7 @@ class Node:
     # --- parts of a turn ------------------------------------------------------------------------
 
     def _serve(self, ready: Iterable[Session]) -> None:
-        if self.keyspace.iid_deadlines.notes and self.state.poisoned is None:
+        if self.keyspace.iid_deadlines.notes and self.state.poisoned is None and not self.state.replica:
             # Nothing calls `tick` for an embedded store while it is idle.
             forget_iids(self.keyspace, self.records, self.times.now())
             self.times.ended_ns = 0
@@ -256,16 +305,24 @@ class Node:
         self._drain_resumed()
 
     def _run_due(self) -> None:
-        run_due(self.services, expires=self._deletes_expired())
+        run_due(self.services, expires=self._deletes_expired(), acts=not self.state.replica)
         self._drain_resumed()
         try:
-            self._record_seen()
+            if not self.state.replica:
+                self._record_seen()
         except Exception as error:
             self.services.faults.rest(error, "recording when consumers were seen")
 
+    def _next_event_ms(self) -> int | None:
+        """Return the earliest time, in steady ms, at which something is due here; None if nothing is."""
+        if self.state.replica:
+            return None
+        return self.keyspace.next_event_ms(self._deletes_expired())
+
     def _deletes_expired(self) -> bool:
         """Return whether expired keys are deleted now. Otherwise they only stay invisible."""
-        return self.state.expires_by_itself and not self.blocked.pause.active
+        state = self.state
+        return state.expires_by_itself and not state.replica and not self.blocked.pause.active
 
     def _check_journal(self) -> None:
         """Poison the node if a background fsync has failed since the last turn (rule 3)."""
@@ -380,7 +437,7 @@ class Node:
         try:
             if keyspace.expiring and self._deletes_expired():
                 expire_keys(keyspace, self.records, now_ms)
-            if keyspace.due_notes:
+            if keyspace.due_notes and not self.state.replica:
                 end_delays(keyspace, self.records, now_ms)
             if keyspace.events:  # from earlier changes
                 self.services.pubsub.publish_events(None)
@@ -401,10 +458,15 @@ class Node:
         except NodePoisoned as error:
             self.state.poisoned = error
             self.clients.discard(changed)
-        for session in changed:
-            session.output.changed = False
-            if not session.closed and (session.output.release() or session.closing):
-                session.tell()
+        if self.state.synchronous:
+            self.services.replication.held.end_turn(changed, self.services.replication.offset)
+        else:
+            for session in changed:
+                session.output.changed = False
+                if not session.closed and (session.output.release() or session.closing):
+                    session.tell()
+        if self.state.hands_over:
+            self.services.replication.step_failover()
         try:
             if self.keyspace.garbage:
                 free(self.keyspace.garbage, FREED_AT_ONCE)

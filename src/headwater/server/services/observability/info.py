@@ -288,21 +288,51 @@ def _loading(services: Services) -> Fields:
 
 
 def _replication(services: Services) -> Fields:
-    journal = services.storage.journal
-    history = None if journal is None else journal.history
+    replication = services.replication
+    now, config = services.times.monotonic(), services.config
+    journal, primary = services.storage.journal, replication.primary
+    fields: Fields = {"role": "master" if primary is None else "slave"}
+    if primary is not None:
+        connected = primary.state == "connected"
+        fields |= {
+            "master_host": primary.host,
+            "master_port": primary.port,
+            "master_link_status": "up" if connected else "down",
+            "master_last_io_seconds_ago": int(now - primary.heard) if connected else -1,
+            "master_sync_in_progress": int(primary.state == "sync"),
+            "slave_read_repl_offset": replication.offset,
+            "slave_repl_offset": replication.offset,
+        }
+        if primary.state == "sync":
+            fields["master_sync_total_bytes"] = primary.copy_bytes
+            fields["master_sync_read_bytes"] = primary.copied_bytes
+        since = "up" if connected else "down"
+        fields[f"master_link_{since}_since_seconds"] = int(now - primary.since)
+        fields |= {
+            "slave_priority": config.replica_priority,
+            "slave_read_only": 1,
+            "replica_announced": int(config.replica_announced),
+        }
+    replicas = [one for one in replication.replicas.by_session.values() if one.syncing]
+    fields["connected_slaves"] = len(replicas)
+    for number, one in enumerate(replicas):
+        lag = int(now - one.heard)
+        fields[f"slave{number}"] = (
+            f"ip={one.address},port={one.port},state={one.state},offset={max(0, one.acked)},lag={lag}"
+        )
+    first = 0 if journal is None else journal.first_offset()
+    history = None if journal is None or journal.history is None else replication.history
     left = history.left[-1] if history is not None and history.left else None
-    return {
-        "role": "master",
-        "connected_slaves": 0,
-        "master_failover_state": "no-failover",
+    return fields | {
+        "master_failover_state": replication.failover_state,
         "master_replid": RUN_ID if history is None else history.id,
         "master_replid2": "0" * 40 if left is None else left.history,
-        "master_repl_offset": 0 if journal is None else journal.offset,
+        "master_repl_offset": replication.offset,
         "second_repl_offset": -1 if left is None else left.offset + 1,
-        "repl_backlog_active": 0,
-        "repl_backlog_size": 0,
-        "repl_backlog_first_byte_offset": 0,
-        "repl_backlog_histlen": 0,
+        "repl_backlog_active": int(journal is not None),
+        "repl_backlog_size": config.repl_backlog_size,
+        "repl_backlog_first_byte_offset": first + 1,
+        "repl_backlog_histlen": replication.offset - first,
     }
 
 

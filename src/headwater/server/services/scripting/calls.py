@@ -150,6 +150,8 @@ class ScriptRun:
             if known.takes_memory(arguments):
                 raise CommandError(OOM)
             self._is_bounded = not row.writes
+        if row.writes:
+            self._runner.check_role(self._session, known)
 
     def may_run(self, values: tuple[Any, ...]) -> bool:
         """Implement redis.acl_check_cmd."""

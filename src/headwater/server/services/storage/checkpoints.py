@@ -297,6 +297,11 @@ class Checkpoints:
         if thread is not None:
             thread.join()
 
+    def resume(self) -> None:
+        """Write checkpoints again after `stop`."""
+        self._stopped = False
+        self._compactions.resume()
+
     # --- in this process ------------------------------------------------------------------------
 
     def finish(self) -> None:

@@ -106,6 +106,11 @@ class Compactions:
         if thread is not None:
             thread.join()
 
+    def resume(self) -> None:
+        """Compact segments again after `stop`."""
+        self._thread = None
+        self._stopping.clear()
+
     def wait(self) -> None:
         """Wait until the compaction that runs has ended. For tests; call it without the node's lock."""
         thread = self._thread

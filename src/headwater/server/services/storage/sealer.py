@@ -218,6 +218,10 @@ class Sealer:
             self._thread.join()
             self._thread = None
 
+    def resume(self) -> None:
+        """Seal blocks again after `stop`."""
+        self._stopped = False
+
     def __del__(self) -> None:
         self._queue.put(None)
 

@@ -34,7 +34,12 @@ class Storage:
     def open(self, journal: Journal) -> Segments:
         """Store changes in ``journal`` from now on, and return its segments. `use` must follow."""
         self.journal, self.segments = journal, Segments(journal)
+        self.checkpoints.resume()
         return self.segments
+
+    def close(self) -> None:
+        """Store nothing until `open`."""
+        self.journal = self.segments = None
 
     def use(self, keyspace: Keyspace) -> None:
         """Write checkpoints of ``keyspace`` from now on, and move its blocks, if the node has a journal."""

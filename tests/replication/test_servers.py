@@ -1,0 +1,249 @@
+"""Servers that follow each other over sockets: copies, continuation, promotion, failover by hand, synchronous replies."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from headwater.testing.server import ServerProcess, server_process
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Member:
+    """A server of a group, and a client of it."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.server = server
+        self.client = redis.Redis.from_url(server.url, decode_responses=True)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return "127.0.0.1", self.server.port
+
+    def replication(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.client.info("replication")
+        return found
+
+    def follow(self, other: Member) -> None:
+        """Become a replica of ``other``, and wait for the link."""
+        self.client.execute_command("REPLICAOF", *other.place)
+        self.linked()
+
+    def linked(self) -> None:
+        eventually(lambda: self.replication().get("master_link_status") == "up")
+
+    def has_all_of(self, other: Member) -> None:
+        """Wait until this member has the offset of ``other``."""
+        offset = other.replication()["master_repl_offset"]
+        eventually(lambda: self.replication()["master_repl_offset"] == offset)
+
+
+class Group:
+    """Members that are started when they are needed."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def member(self, *flags: str) -> Member:
+        return Member(self._stack.enter_context(server_process(*flags)))
+
+
+@pytest.fixture
+def group() -> Iterator[Group]:
+    with ExitStack() as stack:
+        yield Group(stack)
+
+
+def add(member: Member, count: int, key: str = "s") -> None:
+    pipe = member.client.pipeline(transaction=False)
+    for number in range(count):
+        pipe.xadd(key, {"n": number})
+    pipe.execute()
+
+
+def test_a_replica_takes_a_copy_and_then_each_change(group: Group) -> None:
+    # Given a primary with data, and another server with data of its own
+    primary, replica = group.member(), group.member()
+    add(primary, 500)
+    primary.client.xgroup_create("s", "g", "0")
+    primary.client.xreadgroup("g", "c", {"s": ">"}, count=20)
+    replica.client.set("own", "value")
+    # When it follows
+    replica.follow(primary)
+    # Then it has the primary's data and nothing else
+    assert replica.client.xpending("s", "g") == primary.client.xpending("s", "g")
+    assert replica.client.get("own") is None
+    # And everything that follows
+    add(primary, 100)
+    replica.has_all_of(primary)
+    assert replica.client.xrange("s") == primary.client.xrange("s")
+    assert primary.client.execute_command("ROLE")[2][0][1] == str(replica.server.port)
+    assert replica.client.execute_command("ROLE")[:4] == ["slave", *primary.place, "connected"]
+
+
+def test_a_killed_replica_continues_where_it_was(group: Group) -> None:
+    # Given a replica that is killed while its primary goes on
+    primary, replica = group.member(), group.member()
+    replica.follow(primary)
+    add(primary, 100)
+    replica.has_all_of(primary)
+    replica.server.kill()
+    add(primary, 5_000)
+    # When it is back
+    replica.server.start()
+    replica.follow(primary)
+    replica.has_all_of(primary)
+    # Then it has what it missed, without a copy
+    assert replica.client.xlen("s") == 5_100
+    assert "receiving a copy" not in replica.server.log().rpartition("started as")[2]
+
+
+def test_a_chain_of_replicas_follows_a_promotion(group: Group) -> None:
+    # Given a replica of a replica
+    first, second, third = group.member(), group.member(), group.member()
+    second.follow(first)
+    third.follow(second)
+    add(first, 100)
+    third.has_all_of(first)
+    # When the primary is gone and the one in the middle is promoted
+    first.server.kill()
+    second.client.execute_command("REPLICAOF", "NO", "ONE")
+    add(second, 10)
+    # Then the last one goes on, and so does the former primary when it is back
+    third.has_all_of(second)
+    first.server.start()
+    first.follow(second)
+    first.has_all_of(second)
+    assert first.client.xlen("s") == third.client.xlen("s") == 110
+    assert "receiving a copy" not in first.server.log()
+
+
+def test_changes_that_the_primary_lacks_are_kept_aside(group: Group) -> None:
+    # Given a replica that was promoted and wrote
+    primary, replica = group.member(), group.member()
+    add(primary, 10)
+    replica.follow(primary)
+    replica.client.execute_command("REPLICAOF", "NO", "ONE")
+    replica.client.set("later", "value")
+    # When it follows its former primary again
+    replica.follow(primary)
+    # Then it gives that change up, says so, and keeps the former store
+    assert replica.client.get("later") is None
+    assert "changes that the primary does not have are given up" in replica.server.log()
+    (kept,) = replica.server.data.glob("diverged-*")
+    assert (kept / "MANIFEST").exists()
+
+
+def test_a_failover_by_hand_loses_nothing_under_load(group: Group) -> None:
+    # Given a primary and a replica, and clients that write to whichever is the primary
+    members = [group.member(), group.member()]
+    members[1].follow(members[0])
+    answered: list[str] = []
+    done = threading.Event()
+
+    def write() -> None:
+        clients = [redis.Redis.from_url(one.server.url, decode_responses=True) for one in members]
+        at = 0
+        while not done.is_set():
+            try:
+                answered.append(str(clients[at].xadd("s", {"n": len(answered)})))
+            except redis.RedisError:
+                at = 1 - at
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        # When each hands over to the other, several times
+        for turn in range(6):
+            here, there = members[turn % 2], members[1 - turn % 2]
+            least = len(answered) + 50
+            eventually(lambda least=least: len(answered) >= least)
+            here.client.execute_command("FAILOVER", "TO", *there.place, "TIMEOUT", "10000")
+            eventually(lambda there=there: there.replication()["role"] == "master")
+            here.linked()
+    finally:
+        done.set()
+        writer.join()
+    # Then both have every answered write
+    primary = next(one for one in members if one.replication()["role"] == "master")
+    other = members[1 - members.index(primary)]
+    other.has_all_of(primary)
+    ids = [entry for entry, _fields in primary.client.xrange("s")]
+    assert set(answered) <= set(ids)
+    assert [entry for entry, _fields in other.client.xrange("s")] == ids
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec"])
+def test_synchronous_replies_wait_for_a_replica(group: Group, policy: str) -> None:
+    # Given a primary whose replies wait for one replica
+    flags = ("--appendfsync", policy)
+    primary, replica = group.member("--synchronous-replicas", "1", *flags), group.member(*flags)
+    with pytest.raises(redis.ResponseError, match="NOREPLICAS"):
+        primary.client.xadd("s", {"n": 0})
+    replica.follow(primary)
+    eventually(lambda: primary.client.execute_command("ROLE")[2] != [])
+    eventually(lambda: add(primary, 1) is None)
+    # When the replica is stopped while a client writes and another reads
+    replica.server.pause()
+    replies: list[object] = []
+    url = primary.server.url
+    writing = threading.Thread(target=lambda: replies.append(redis.Redis.from_url(url).xadd("s", {"n": 1})))
+    writing.start()
+    eventually(lambda: primary.replication()["master_repl_offset"] > 0)
+    time.sleep(0.3)  # time for a reply that must not come
+    # Then neither is answered, though the server lives
+    assert replies == []
+    assert primary.client.ping()
+    # And when the replica goes on, they are
+    replica.server.resume()
+    writing.join(10)
+    assert len(replies) == 1
+
+
+def test_wait_counts_the_replicas_that_have_the_writes(group: Group) -> None:
+    # Given a primary with two replicas, one of which is stopped
+    primary, first, second = group.member(), group.member(), group.member()
+    first.follow(primary)
+    second.follow(primary)
+    second.server.pause()
+    # When a client has written and waits
+    primary.client.set("k", "v")
+    assert primary.client.wait(1, 5_000) == 1
+    assert primary.client.wait(2, 100) == 1
+    assert primary.client.execute_command("WAITAOF", 1, 1, 5_000) == [1, 1]
+    # Then the other one counts as soon as it has them
+    second.server.resume()
+    assert primary.client.wait(2, 5_000) == 2
+
+
+def test_a_blocked_client_is_told_that_its_server_follows(group: Group) -> None:
+    # Given a client that waits for entries
+    primary, replica = group.member(), group.member()
+    errors: list[str] = []
+
+    def read() -> None:
+        client = redis.Redis.from_url(replica.server.url)
+        try:
+            client.xread({"s": "$"}, block=10_000)
+        except redis.RedisError as error:
+            errors.append(str(error))
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    eventually(lambda: replica.client.info("clients")["blocked_clients"] == 1)
+    # When its server becomes a replica
+    replica.follow(primary)
+    # Then it gets Redis's error
+    reading.join(10)
+    assert errors == [
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+    ]
