@@ -70,8 +70,10 @@ async def test_blocking_publish_in_an_event_loop_raises_an_error_with_the_remedy
 def test_opening_an_app_in_another_event_loop_than_asyncios_raises_an_error_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Given a coroutine that is run without asyncio, as trio runs it, and no app that another test has left open
+    # Given a coroutine that is run without asyncio, as trio runs it, and neither an app that another test has left
+    # open nor a stream that another test's app consumes
     monkeypatch.setattr(open_apps, "_open", [])
+    loose: Stream[Order] = Stream("loose", Order)
     app = App("headwater://memory")
     opening = app.__aenter__()
 
@@ -81,7 +83,7 @@ def test_opening_an_app_in_another_event_loop_than_asyncios_raises_an_error_with
 
     # Then the app is not open, and the remedy works
     with pytest.raises(HeadwaterError, match="no app is open"):
-        invoices.publish(Invoice(17))
+        loose.publish(Order(17))
     with app:
         assert app.publish(orders, Order(17))
 
