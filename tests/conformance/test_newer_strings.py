@@ -262,3 +262,16 @@ def test_keys_and_permissions_follow_the_options(client: LocalClient) -> None:
         ("INCREX k", False),
     ):  # fmt: skip
         assert (client("ACL", "DRYRUN", "writer", *words(line)) == OK) is allowed, line
+
+
+@pytest.mark.parametrize("digits", [4301, 4932, 5000])
+def test_increx_takes_numbers_of_thousands_of_digits(client: LocalClient, digits: int) -> None:
+    # Given an increment with more digits than Python's int() takes
+    reply = client("INCREX", "k", "BYFLOAT", "1" * digits)
+    # Then it is added, or refused if it exceeds the largest number
+    if digits > 4932:
+        assert reply == Failure(b"ERR Increment is not a valid float")
+        return
+    assert isinstance(reply, list)
+    assert len(reply[0]) == digits
+    assert reply[0].startswith(b"1" * 19)

@@ -7,6 +7,7 @@ Source: Redis's command page (8.8). As in Redis, numbers with a fraction have th
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 from math import inf
 
@@ -174,7 +175,8 @@ class _Floats(_Integers):
         (b'10.5', b'3', b'0')
         """
         scaled = round(Fraction(number) * 10**_DECIMALS)
-        digits = f"{abs(scaled):0{_DECIMALS + 1}d}"
+        # Not str(int), which refuses more than 4,300 digits.
+        digits = f"{Decimal(abs(scaled)):f}".zfill(_DECIMALS + 1)
         shown = f"{digits[:-_DECIMALS]}.{digits[-_DECIMALS:]}".rstrip("0").rstrip(".")
         return (f"-{shown}" if scaled < 0 else shown).encode()
 
@@ -195,7 +197,7 @@ def _parsed(text: bytes, error: str) -> Number:
         return -inf if infinite[1] == b"-" else inf
     if len(text) > _MOST_DIGITS or _FLOAT.fullmatch(text) is None:
         raise CommandError(error)
-    found = _rounded(Fraction(text.decode()))
+    found = _rounded(Fraction(Decimal(text.decode())))
     if _infinite(found):
         raise CommandError(error)
     return found
