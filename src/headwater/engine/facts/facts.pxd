@@ -1,7 +1,8 @@
 cimport cython
 from cpython cimport array
 from headwater.native.memory_c cimport (
-    append_bytes, append_part, put_i64, put_u8, put_u32, put_u64, put_words, u32, u64,
+    put_i64, put_id, put_kind, put_text, put_text_part, put_u8, put_u16, put_u32, put_u64, put_words,
+    u32, u64,
 )
 
 
@@ -10,6 +11,7 @@ cdef class FactBuffer:
     cdef public bytearray data
     cdef public bint muted
 
+    @cython.locals(data=bytearray)
     cpdef int string_set(self, unsigned char db, bytes key, bytes value) except -1
     cpdef int appended(
         self, u32 sid, u64 ms, u64 seq, bint opens_node, u32 pairs, bytearray wire,

@@ -52,23 +52,25 @@ cdef extern from *:
     static inline uint32_t headwater_u32(const unsigned char *at) {
         return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
     }
-    /* Returns 1 if the bytes are complete groups, otherwise 0. */
-    static int headwater_bind(char *begin, size_t left, uint32_t key, uint64_t offset) {
+    /* Returns the bytes that count for the offset of the store (checksum.py), or -1 if the bytes are not complete groups. */
+    static int64_t headwater_bind(char *begin, size_t left, uint32_t key, uint64_t offset) {
         unsigned char *at = (unsigned char *)begin;
-        while (left >= 24) {
+        int64_t counted = 0;
+        while (left > 24) {
             size_t size = 24 + (size_t)headwater_u32(at);
             uint32_t bound = headwater_u32(at + 4) ^ headwater_place(key, offset);
-            if (size > left) return 0;
+            if (size > left) return -1;
+            if (at[24] >= 0x10 && at[24] != 0x29) counted += size - 24;
             at[4] = (unsigned char)bound, at[5] = (unsigned char)(bound >> 8);
             at[6] = (unsigned char)(bound >> 16), at[7] = (unsigned char)(bound >> 24);
             at += size, left -= size, offset += size;
         }
-        return left == 0;
+        return left ? -1 : counted;
     }
     """
     u32 _crc "headwater_crc"(u32 crc, const char *at, size_t count) noexcept
     u32 place_mask "headwater_place"(u32 key, u64 offset) noexcept
-    bint _bind "headwater_bind"(char *begin, size_t left, u32 key, u64 offset) noexcept
+    long long _bind "headwater_bind"(char *begin, size_t left, u32 key, u64 offset) noexcept
 
 
 cdef inline u32 extend(u32 crc, bytearray source, Py_ssize_t start, Py_ssize_t end) except? 0:
@@ -86,11 +88,13 @@ cdef inline u32 extend_view(u32 crc, source, Py_ssize_t start, Py_ssize_t end) e
     return _crc(crc, <const char *>view.buf + start, end - start)
 
 
-cdef inline int bind_groups(
+cdef inline long long bind_groups(
     bytearray target, Py_ssize_t start, Py_ssize_t end, u32 key, u64 offset
 ) except -1:
+    cdef long long counted
     if not 0 <= start <= end <= PyByteArray_GET_SIZE(target):
         beyond(b"beyond the buffer")
-    if not _bind(PyByteArray_AS_STRING(target) + start, end - start, key, offset):
+    counted = _bind(PyByteArray_AS_STRING(target) + start, end - start, key, offset)
+    if counted < 0:
         beyond(b"incomplete group")
-    return 0
+    return counted

@@ -18,8 +18,8 @@ cpdef bint seal_group(
     bytearray buffer, Py_ssize_t mark, unsigned long long turn, unsigned long long now_ms, u32 seed
 ) except -1
 
-@cython.locals(at=Py_ssize_t, counted=Py_ssize_t, length=Py_ssize_t)
-cpdef Py_ssize_t counted_bytes(bytearray buffer) except -1
+@cython.locals(counted=Py_ssize_t, length=Py_ssize_t)
+cpdef Py_ssize_t counted_bytes(bytearray buffer, Py_ssize_t at, Py_ssize_t end) except -1
 
 @cython.locals(end=Py_ssize_t, length=Py_ssize_t, checksum=u32)
 cpdef Py_ssize_t whole_group(

@@ -44,6 +44,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from headwater.common.limits import MAX_RECORD_GROUP_BYTES
+from headwater.journal.format.checksum import LOCAL_KIND
 
 try:
     import cython
@@ -59,12 +60,6 @@ FORMAT_VERSION = 2
 """The version of new files. All versions from 1 on can be read."""
 BOUND_VERSION = 2
 """The first version whose groups are bound to their positions."""
-ENGINE_KINDS = 0x10
-"""The first kind of fact that belongs to the engine."""
-LOCAL_KIND = 0x29
-"""The fact ``stored``, which says in which file of this directory bodies are. It has its own group. It does not change
-what the store contains, and each replica writes its own."""
-
 GROUP_HEADER_BYTES = 24
 FILE_HEADER_BYTES = 64
 SYNCED_GROUP_BYTES = 41
@@ -154,13 +149,13 @@ def seal_group(buffer: bytearray, mark: int, turn: int, now_ms: int, seed: int) 
     return True
 
 
-def counted_bytes(buffer: bytearray) -> int:
-    """Return the number of bytes by which a turn's sealed groups move the offset of the store: those of their facts,
-    without the groups of `LOCAL_KIND`."""
-    at = counted = 0
-    while at < len(buffer):
+def counted_bytes(buffer: bytearray, at: int, end: int) -> int:
+    """Return the number of bytes by which the sealed groups in ``buffer[at:end]`` move the offset of the store: those of
+    their facts, without the groups of `LOCAL_KIND`."""
+    counted = 0
+    while at < end:
         length = u64_at(buffer, at) & _LENGTH_BITS
-        if buffer[at + _HEADER_BYTES] != _LOCAL_KIND:
+        if buffer[at + _HEADER_BYTES] != _LOCAL_KIND:  # and none is the journal's own
             counted += length
         at += _HEADER_BYTES + length
     return counted

@@ -1,5 +1,4 @@
 cimport cython
-from headwater.journal.format.records cimport counted_bytes
 from headwater.journal.log.flusher cimport Flusher
 from headwater.journal.log.reserve cimport Reserve
 from headwater.journal.log.writing cimport Writer
@@ -31,7 +30,6 @@ cdef class Journal:
 
     cpdef admits(self, long long nbytes)
     cdef _measure(self)
-    @cython.locals(counted=Py_ssize_t)
     cpdef long long commit(self, bytearray buffer, bint sync=*) except? -1
     cdef _check(self)
     cdef _check_failure(self)

@@ -45,7 +45,6 @@ from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
     Synced,
-    counted_bytes,
     group_at,
 )
 from headwater.journal.images.rotation import Rotation
@@ -124,7 +123,7 @@ class Journal:
         self.grown_bytes = 0
         """Number of bytes of records that follow the image, as of the last commit."""
         self.offset = 0
-        """Number of bytes of facts since the history of the store began (`records.counted_bytes`), as of the last
+        """Number of bytes of facts since the history of the store began (`Writer.append`), as of the last
         commit. With the history, it names the state."""
         self._writer = Writer(files, self.seed)
         self._before = 0
@@ -200,13 +199,13 @@ class Journal:
         self._check()
         if not buffer:
             return self.grown_bytes
-        writer, counted = self._writer, counted_bytes(buffer)
+        writer = self._writer
         try:
             if self.policy == "everysec":
                 self._flusher.wait_if_late()
                 writer.unrecorded_sync = self._flusher.take_synced() or writer.unrecorded_sync
             if len(buffer) <= writer.room():
-                writer.append(buffer, 0, len(buffer))
+                self.offset += writer.append(buffer, 0, len(buffer))
             else:
                 self._append_across_files(buffer)
             if sync and (self.policy == "always" or self._owed):
@@ -219,7 +218,6 @@ class Journal:
             self._measure()
         except BaseException as error:
             self._fail(error)
-        self.offset += counted
         del buffer[:]
         self._check_failure()
         return self.grown_bytes
@@ -233,10 +231,10 @@ class Journal:
                 end = next_end
                 continue
             if end > start:
-                self._writer.append(buffer, start, end)
+                self.offset += self._writer.append(buffer, start, end)
                 start = end
             self._continue(next_end - start)
-        self._writer.append(buffer, start, end)
+        self.offset += self._writer.append(buffer, start, end)
 
     def _continue(self, needed: int) -> None:
         """Continue in the next file, which has space for ``needed`` bytes."""

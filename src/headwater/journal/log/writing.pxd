@@ -1,4 +1,6 @@
+cimport cython
 from headwater.journal.format.checksum_c cimport bind_groups
+from headwater.journal.format.records cimport counted_bytes
 from headwater.native.memory_c cimport u32, u64_at
 
 cdef long long SYNCED_GROUP_BYTES
@@ -21,6 +23,7 @@ cdef class Writer:
 
     cpdef use(self, file, long long end)
     cpdef long long room(self) except? -1
-    cpdef append(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
+    cpdef long long append(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end) except -1
     cdef _write_synced(self, synced)
-    cdef _write(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
+    @cython.locals(counted="long long")
+    cdef long long _write(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end) except -1

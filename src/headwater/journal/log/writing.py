@@ -14,6 +14,7 @@ from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     SYNCED_GROUP_BYTES,
     Synced,
+    counted_bytes,
     synced_group,
 )
 
@@ -62,9 +63,9 @@ class Writer:
         own = SYNCED_GROUP_BYTES if self.unrecorded_sync is None else 2 * SYNCED_GROUP_BYTES
         return self.size - self.end - own
 
-    def append(self, buffer: bytearray, start: int, end: int) -> None:
+    def append(self, buffer: bytearray, start: int, end: int) -> int:
         """Write the complete groups from ``start`` to ``end``-1, after the record of the last fsync if it is not
-        written yet."""
+        written yet. Return the number of bytes by which they move the offset of the store."""
         turn = u64_at(buffer, start + 8)
         assert turn >= self.turn, f"turn {turn} after turn {self.turn}: recovery would reject it"
         self.turn = turn
@@ -73,7 +74,7 @@ class Writer:
         if self.unrecorded_sync is not None:
             synced, self.unrecorded_sync = self.unrecorded_sync, None
             self._write_synced(synced)
-        self._write(buffer, start, end)
+        return self._write(buffer, start, end)
 
     def sync(self) -> None:
         """Make everything in this file durable."""
@@ -97,9 +98,11 @@ class Writer:
         group = synced_group(synced, self.turn, self.now_ms, self._seed)
         self._write(group, 0, SYNCED_GROUP_BYTES)
 
-    def _write(self, buffer: bytearray, start: int, end: int) -> None:
+    def _write(self, buffer: bytearray, start: int, end: int) -> int:
         if self._binds:
-            bind_groups(buffer, start, end, self._key, self.end)
+            counted = bind_groups(buffer, start, end, self._key, self.end)
+        else:
+            counted = counted_bytes(buffer, start, end)
         if end - start == len(buffer):
             self._files.write(self.name, self.end, buffer)
         else:
@@ -107,3 +110,4 @@ class Writer:
                 self._files.write(self.name, self.end, groups)
         self.end += end - start
         self.unsynced = True
+        return counted
