@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 STALL: Final = "stall"
+HOLD: Final = "hold"
 
-AFTERMATH_SECONDS: Final = {STALL: 1.5, "SIGSTOP": 1.5, "SIGKILL": 0.3, "segfault": 0.3}
+AFTERMATH_SECONDS: Final = {STALL: 1.5, HOLD: 1.5, "SIGSTOP": 1.5, "SIGKILL": 0.3, "segfault": 0.3}
 """Seconds after its end in which an event still has effects. A process that was paused runs what it had
 buffered before it learns that its leases are lost, and deaths are detected by polling."""
 
@@ -61,6 +62,19 @@ def read_runs(directory: Path) -> tuple[dict[tuple[str, int], list[Run]], list[E
     for found in runs.values():
         found.sort()
     return runs, stalls
+
+
+def holds(runs: Iterable[Run], seconds: float) -> list[Event]:
+    """The events of a message whose runs hold the interpreter's lock for so long: others may claim what its process has."""
+    return [Event(HOLD, run.pid, run.at, run.at + seconds) for run in runs]
+
+
+def deaths(runs: Iterable[Run], events: Iterable[Event], seconds: float) -> int:
+    """How many processes were killed within so many seconds after they began to run a message."""
+    killed = [(event.pid, event.began) for event in events if event.kind in DEATHS]
+    return sum(
+        any(pid == run.pid and 0 <= at - run.at <= seconds for pid, at in killed) for run in runs
+    )
 
 
 def ran_since(directory: Path, moment: float) -> set[int]:

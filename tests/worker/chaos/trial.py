@@ -19,12 +19,13 @@ import tempfile
 import time
 from bisect import bisect
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.worker.apps import eventually
 from tests.worker.chaos import flow
-from tests.worker.chaos.events import Event, ran_since, read_runs, repeated
+from tests.worker.chaos.events import HOLD, Event, deaths, holds, ran_since, read_runs, repeated
 from tests.worker.chaos.load import Load
 from tests.worker.chaos.verdict import judge, settled
 from tests.worker.chaos.workers import Workers
@@ -40,6 +41,9 @@ LONGER_SECONDS: Final = (1.1, 2.0)
 
 SETTLE_SECONDS: Final = 90.0
 """Time after the last fault in which all messages must be settled and every process must handle some."""
+
+HOLD_SECONDS: Final = flow.HOLD_MICROSECONDS / 1e6 + 0.5
+"""Longest time between the start of a handler that holds the interpreter's lock, and its settlement."""
 
 DISTURBANCES: Final = ("cut", "silent", "silent for ever", "slow")
 
@@ -126,7 +130,7 @@ class Trial:
         await load.close()
         with server.look() as client:
             client.connection_pool.connection_kwargs["decode_responses"] = False
-            self.failures += judge(client, load)
+            self.failures += judge(client, load, self._deaths(directory))
         self.failures += [f"a false alarm of the server: {line}" for line in server.alarms()]
         self.done["messages"] = len(load.confirmed)
         return self.verdict(directory, load, self._verdict(directory, load))
@@ -134,6 +138,11 @@ class Trial:
     def verdict(self, directory: Path, load: Load, verdict: Verdict) -> Verdict:
         """Add further checks to the verdict. A subclass may override it."""
         return verdict
+
+    def _deaths(self, directory: Path) -> Callable[[int], int]:
+        """A function that tells how many processes were killed while ``bill`` ran a message that holds the lock."""
+        runs, _stalls = read_runs(directory)
+        return lambda number: deaths(runs.get(("bill", number), ()), self.events, HOLD_SECONDS)
 
     def _verdict(self, directory: Path, load: Load) -> Verdict:
         runs, stalls = read_runs(directory)
@@ -143,7 +152,13 @@ class Trial:
             if consumer in ("audit", "meter")
             or (consumer != "tick" and load.kinds[number] in ("", "yield", "hold"))
         }
-        reasons, unexplained = repeated(plain, [*self.events, *stalls, *load.stalls])
+        held = [
+            event
+            for (consumer, number), found in runs.items()
+            if consumer == "bill" and load.kinds[number] == HOLD
+            for event in holds(found, HOLD_SECONDS)
+        ]
+        reasons, unexplained = repeated(plain, [*self.events, *stalls, *load.stalls, *held])
         for consumer in ("audit", "press", "meter"):
             never = [number for number in load.confirmed if (consumer, number) not in runs]
             if never:
