@@ -155,7 +155,7 @@ async def test_a_message_runs_if_the_silent_process_that_it_seemed_to_kill_is_he
         able = await perform(store.look, probe())
         owner = Member("orders", "g", "gone", 300, able)
         await perform(store.look, heard(owner, [(entry_id.encode(), 4, True)]))
-        # Then it runs again, and is no dead letter
+        # Then it runs again, and is not a dead letter
         await eventually(store.settled)
     assert handled == [0]
     assert await store.dead() == []
