@@ -13,7 +13,7 @@ import logging
 from headwater.errors import StoreUnusable
 from headwater.journal.disk.files import Files
 from headwater.journal.format.failures import MANIFEST_NAME
-from headwater.journal.format.manifest import StoreHistory
+from headwater.journal.format.manifest import FOREVER, StoreHistory
 from headwater.journal.format.names import TEMPORARY_SUFFIX, is_unfinished, number_of
 from headwater.journal.format.records import FILE_HEADER_BYTES, Synced
 from headwater.journal.log.recovery import Recovery
@@ -65,8 +65,7 @@ def _history(recovery: Recovery) -> StoreHistory:
     former = recovery.catalog.history
     if former is None:
         return StoreHistory.new()
-    follows = any(one.offset > recovery.offset for one in former.left)
-    if follows:  # nothing was written to its own history yet
+    if any(one.offset == FOREVER for one in former.left):  # nothing was written to its own history yet
         return former.begun(recovery.offset)
     return former if recovery.clean else former.leave(recovery.offset)
 

@@ -168,7 +168,7 @@ class Execution(Runner):
         refusal = self._services.replication.refusal(writes=writes, stale="stale" in known.command.flags)
         if refusal is not None:
             raise CommandError(refusal)
-        if any(one.on_keys or one.name in SCRIPTS for one in each):
+        if self._state.synchronous and any(one.on_keys or one.name in SCRIPTS for one in each):
             session.shows = True  # not PUBLISH, nor what Sentinel sends to promote this server
 
     def _check_memory(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:

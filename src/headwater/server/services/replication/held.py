@@ -13,6 +13,7 @@ Rule 3. What is held back is never sent if the server becomes a replica, or the 
 from __future__ import annotations
 
 from collections import deque
+from sys import maxsize
 from typing import NamedTuple
 
 from headwater.server.services.replication.replicas import Replicas
@@ -33,12 +34,19 @@ class HeldReplies:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self._marks: deque[Mark] = deque()
-        self.required = 0
+        self._required = 0
         """Number of replicas that must have what a reply shows."""
-        self.durable = False
+        self._durable = False
         """True if they must have it on disk."""
         self._reached = -1
         """Offset up to which so many replicas have had everything, since this server became a primary."""
+
+    def require(self, replicas: int, *, durable: bool) -> None:
+        """Hold back replies from now on until so many replicas have what they show, on disk if ``durable``. With 0, release
+        all."""
+        if (replicas, durable) != (self._required, self._durable):
+            self._required, self._durable, self._reached = replicas, durable, -1
+            self.release()
 
     def end_turn(self, changed: list[Session], offset: int) -> None:
         """Release the output of a turn after which the store has ``offset``, or hold it back."""
@@ -79,6 +87,8 @@ class HeldReplies:
             mark.session.tell()
 
     def _confirmed(self) -> int:
-        now = self._replicas.confirmed(self.required, durable=self.durable)
+        if not self._required:
+            return maxsize
+        now = self._replicas.confirmed(self._required, durable=self._durable)
         self._reached = max(self._reached, now)
         return self._reached

@@ -118,8 +118,7 @@ class Replication:
         """Apply the settings."""
         self._config = config
         counts = config.min_replicas_to_write > 0 < config.min_replicas_max_lag
-        self.held.required = config.synchronous_replicas
-        self.held.durable = config.journal_policy == "always"
+        self.held.require(config.synchronous_replicas, durable=config.journal_policy == "always")
         self._state.synchronous = self.primary is None and config.synchronous_replicas > 0
         self._state.counts_replicas = counts or config.synchronous_replicas > 0
         self._state.restrict()
