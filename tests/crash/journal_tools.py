@@ -16,11 +16,10 @@ from headwater.errors import JournalDamaged
 from headwater.journal.disk.files import Files
 from headwater.journal.format import batches, records
 from headwater.journal.format.batches import JournalBatch, groups_of
-from headwater.journal.format.checksum import bind_groups
+from headwater.journal.format.checksum import LOCAL_KIND, bind_groups
 from headwater.journal.format.manifest import ImageEntry
 from headwater.journal.format.records import (
     GROUP_HEADER_BYTES,
-    LOCAL_KIND,
     begin_group,
     file_key,
     read_groups,

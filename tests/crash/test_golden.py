@@ -10,7 +10,7 @@ import pytest
 from headwater.client.sync.connect import connect
 from headwater.config.config import Config
 from headwater.engine.image.image_facts import IMAGE_KINDS
-from headwater.journal.format.records import LOCAL_KIND
+from headwater.journal.format.checksum import LOCAL_KIND
 from headwater.persistence.dumping import KINDS
 from headwater.server.opening import open_node
 from tests.crash.golden_history import kinds_in, loaded, state_of

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.journal.format.checksum import LOCAL_KIND
 from headwater.journal.format.manifest import Left, StoreHistory
-from headwater.journal.format.records import LOCAL_KIND
 from headwater.journal.log.journal import Journal
 from headwater.testing.files import CrashableFiles
 from tests.crash.journal_tools import (

@@ -13,6 +13,7 @@ import redis
 from headwater.errors import EncodeError, HeadwaterError, NotSent
 from headwater.groups.protocol.operation import Refused
 from headwater.worker import App, Stream
+from headwater.worker.declare import open_apps
 from headwater.worker.publish import publishing
 from tests.worker.apps import Invoice, Order, Store, eventually, invoices, orders, working
 
@@ -66,10 +67,13 @@ async def test_blocking_publish_in_an_event_loop_raises_an_error_with_the_remedy
     assert not await store.look.exists("orders")
 
 
-def test_opening_an_app_in_another_event_loop_than_asyncios_raises_an_error_with_the_remedy() -> (
-    None
-):
-    # Given a coroutine that is run without asyncio, as trio runs it
+def test_opening_an_app_in_another_event_loop_than_asyncios_raises_an_error_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a coroutine that is run without asyncio, as trio runs it, and neither an app that another test has left
+    # open nor a stream that another test's app consumes
+    monkeypatch.setattr(open_apps, "_open", [])
+    loose: Stream[Order] = Stream("loose", Order)
     app = App("headwater://memory")
     opening = app.__aenter__()
 
@@ -77,7 +81,9 @@ def test_opening_an_app_in_another_event_loop_than_asyncios_raises_an_error_with
     with pytest.raises(HeadwaterError, match=r"needs an event loop of asyncio.*With trio, use"):
         opening.send(None)
 
-    # Then the remedy works
+    # Then the app is not open, and the remedy works
+    with pytest.raises(HeadwaterError, match="no app is open"):
+        loose.publish(Order(17))
     with app:
         assert app.publish(orders, Order(17))
 

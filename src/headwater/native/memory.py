@@ -370,14 +370,40 @@ def put_u8(target: bytearray, value: int) -> None:
     target.append(value)
 
 
+def put_u16(target: bytearray, value: int) -> None:
+    """Append an unsigned 16-bit number."""
+    target += value.to_bytes(2, "little")
+
+
 def put_u32(target: bytearray, value: int) -> None:
     """Append an unsigned 32-bit number."""
     target += value.to_bytes(4, "little")
 
 
+def put_kind(target: bytearray, kind: int, number: int) -> None:
+    """Append one byte and an unsigned 32-bit number: the kind of a fact and what it is about."""
+    target += pack("<BI", kind, number)
+
+
 def put_u64(target: bytearray, value: int) -> None:
     """Append an unsigned 64-bit number."""
     target += value.to_bytes(8, "little")
+
+
+def put_id(target: bytearray, ms: int, seq: int) -> None:
+    """Append two unsigned 64-bit numbers."""
+    target += pack("<QQ", ms, seq)
+
+
+def put_text(target: bytearray, text: bytes) -> None:
+    """Append the length of ``text``, an unsigned 32-bit number, and ``text``."""
+    target += pack("<I", len(text)) + text
+
+
+def put_text_part(target: bytearray, source: bytearray, start: int, end: int) -> None:
+    """Append the bytes of ``source`` from ``start`` to ``end``-1 as `put_text` does."""
+    assert 0 <= start <= end <= len(source)
+    put_text(target, bytes(source[start:end]))
 
 
 def put_i64(target: bytearray, value: int) -> None:

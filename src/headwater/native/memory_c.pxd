@@ -634,8 +634,47 @@ cdef extern from *:
     void _little "headwater_little"(unsigned char *room, u64 value, int count) noexcept
 
 
+cdef inline int put_u16(bytearray target, unsigned int value) except -1:
+    _little(<unsigned char *>_room(target, 2), value, 2)
+    return 0
+
+
 cdef inline int put_u32(bytearray target, u32 value) except -1:
     _little(<unsigned char *>_room(target, 4), value, 4)
+    return 0
+
+
+cdef inline int put_kind(bytearray target, unsigned char kind, u32 number) except -1:
+    cdef unsigned char *room = <unsigned char *>_room(target, 5)
+    room[0] = kind
+    _little(room + 1, number, 4)
+    return 0
+
+
+cdef inline int put_id(bytearray target, u64 ms, u64 seq) except -1:
+    cdef unsigned char *room = <unsigned char *>_room(target, 16)
+    _little(room, ms, 8)
+    _little(room + 8, seq, 8)
+    return 0
+
+
+cdef inline int put_text(bytearray target, bytes text) except -1:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(text)
+    cdef char *room = _room(target, 4 + size)
+    _little(<unsigned char *>room, size, 4)
+    memcpy(room + 4, PyBytes_AS_STRING(text), size)
+    return 0
+
+
+cdef inline int put_text_part(
+    bytearray target, bytearray source, Py_ssize_t start, Py_ssize_t end
+) except -1:
+    cdef char *room
+    if not 0 <= start <= end <= PyByteArray_GET_SIZE(source):
+        beyond(b"beyond the buffer")
+    room = _room(target, 4 + end - start)  # may move the bytes, if `source` is `target`
+    _little(<unsigned char *>room, end - start, 4)
+    memcpy(room + 4, PyByteArray_AS_STRING(source) + start, end - start)
     return 0
 
 

@@ -22,6 +22,7 @@ from headwater.engine.tier.storing import RECORD_BYTES, place_in
 from headwater.errors import JournalDamaged
 from headwater.journal.disk.files import Files
 from headwater.journal.format.batches import JournalBatch
+from headwater.journal.format.checksum import LOCAL_KIND
 from headwater.journal.format.failures import reading, without_remedy
 from headwater.journal.format.manifest import StoreManifest
 from headwater.journal.format.names import (
@@ -31,7 +32,7 @@ from headwater.journal.format.names import (
     past_name,
     past_numbers,
 )
-from headwater.journal.format.records import LOCAL_KIND, Synced
+from headwater.journal.format.records import Synced
 from headwater.journal.images.images import read_image
 from headwater.journal.images.retention import (
     PastFlaw,

@@ -1,7 +1,8 @@
 cimport cython
 from cpython cimport array
 from headwater.native.memory_c cimport (
-    append_bytes, append_part, put_i64, put_u8, put_u32, put_u64, put_words, u32, u64,
+    put_i64, put_id, put_kind, put_text, put_text_part, put_u8, put_u16, put_u32, put_u64, put_words,
+    u32, u64,
 )
 
 

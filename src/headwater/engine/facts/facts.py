@@ -51,10 +51,13 @@ except ImportError:
 
 if not cython.compiled:  # memory_c.pxd has them in C
     from headwater.native.memory import (
-        append_bytes,
-        append_part,
         put_i64,
+        put_id,
+        put_kind,
+        put_text,
+        put_text_part,
         put_u8,
+        put_u16,
         put_u32,
         put_u64,
         put_words,
@@ -115,12 +118,9 @@ class FactBuffer:
     def string_set(self, db: int, key: bytes, value: bytes) -> None:
         if not self.muted:
             data = self.data  # not `_keyed`, which costs SET 30 instructions
-            put_u8(data, 0x11)
-            put_u8(data, db)
-            put_u32(data, len(key))
-            append_bytes(data, key)
-            put_u32(data, len(value))
-            append_bytes(data, value)
+            put_u16(data, 0x11 | db << 8)
+            put_text(data, key)
+            put_text(data, value)
 
     def hash_set(self, db: int, key: bytes, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         if not self.muted:
@@ -223,14 +223,11 @@ class FactBuffer:
     ) -> None:
         if not self.muted:
             data = self.data
-            put_u8(data, 0x20)
-            put_u32(data, sid)
-            put_u64(data, ms)
-            put_u64(data, seq)
+            put_kind(data, 0x20, sid)
+            put_id(data, ms, seq)
             put_u8(data, opens_node)
             put_u32(data, pairs)
-            put_u32(data, end - start)
-            append_part(data, wire, start, end)
+            put_text_part(data, wire, start, end)
 
     def trimmed(self, sid: int, ms: int, seq: int) -> None:
         if not self.muted:
@@ -334,14 +331,11 @@ class FactBuffer:
     ) -> None:
         if not self.muted:
             data = self.data
-            put_u8(data, 0x40)
-            put_u32(data, gid)
+            put_kind(data, 0x40, gid)
             put_u32(data, cid)
             put_u64(data, time)
-            put_u64(data, first[0])
-            put_u64(data, first[1])
-            put_u64(data, last[0])
-            put_u64(data, last[1])
+            put_id(data, first[0], first[1])
+            put_id(data, last[0], last[1])
             put_u32(data, count)
             put_i64(data, entries_read)
             put_u8(data, noack)
@@ -354,8 +348,7 @@ class FactBuffer:
     ) -> None:
         if not self.muted:
             data = self.data
-            put_u8(data, 0x42)
-            put_u32(data, gid)
+            put_kind(data, 0x42, gid)
             put_u32(data, cid)
             put_i64(data, seen_time)
             put_i64(data, active_time)
@@ -377,18 +370,14 @@ class FactBuffer:
         """Write a fact that consists of a group and records of ``words`` words each."""
         if not self.muted:
             data = self.data
-            put_u8(data, kind)
-            put_u32(data, gid)
+            put_kind(data, kind, gid)
             put_u32(data, len(records) // words)
             put_words(data, records)
 
     def _keyed(self, kind: int, db: int, key: bytes) -> None:
         """Write the beginning of a fact about a key."""
-        data = self.data
-        put_u8(data, kind)
-        put_u8(data, db)
-        put_u32(data, len(key))
-        append_bytes(data, key)
+        put_u16(self.data, kind | db << 8)
+        put_text(self.data, key)
 
     def _numbered(self, kind: int, db: int, key: bytes, number: int, text: bytes) -> None:
         """Write a fact that consists of a key, a number and a text."""
@@ -399,8 +388,7 @@ class FactBuffer:
 
     def _texts(self, texts: Iterable[bytes]) -> None:
         for text in texts:
-            self.data += LENGTH.pack(len(text))
-            self.data += text
+            put_text(self.data, text)
 
     def _counted(self, texts: Sequence[bytes]) -> None:
         self.data += LENGTH.pack(len(texts))

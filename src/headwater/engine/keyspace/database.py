@@ -178,10 +178,12 @@ class Database(KeySignals):
             self.values[key] = value
             if len(value) != len(old):
                 self.account.count(text_bytes(value) - text_bytes(old))
-            self.expiries.pop(key, None)
+            if self.expiries:
+                self.expiries.pop(key, None)
             self.touch(key)
         else:
-            self._drop(key)
+            if old is not None:
+                self._drop(key)
             self._place(key, value, old is None, UNCOUNTED)
         self.keyspace.facts.string_set(self.index, key, value)
         self.signal(key)

@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 from headwater.errors import JournalDamaged
 from headwater.journal.disk.content import Content
+from headwater.journal.format.checksum import ENGINE_KINDS, LOCAL_KIND
 from headwater.journal.format.records import (
-    ENGINE_KINDS,
     GROUP_HEADER_BYTES,
-    LOCAL_KIND,
     SYNCED_GROUP_BYTES,
     Group,
     Synced,

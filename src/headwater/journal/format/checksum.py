@@ -1,4 +1,4 @@
-"""CRC-32C of bytes in a buffer, and the mask that binds a checksum to its position in the journal.
+"""CRC-32C of bytes in a buffer, the mask that binds a checksum to its position in the journal, and what binding counts.
 
 Compiled modules import these functions from ``checksum_c.pxd``: for a group of a hundred bytes, calling a
 Python function would cost ten times as much as the checksum. Plain Python uses the equivalents below.
@@ -55,7 +55,7 @@ def bind_groups(target: bytearray, start: int, end: int, key: int, offset: int) 
     ``offset`` of the file with this key. Binding them a second time removes the binding.
 
     Return the number of bytes by which they move the offset of the store (`headwater.journal.format.records`): those of
-    their facts, unless these are the journal's own or about this directory.
+    their facts, unless these are the journal's own or `LOCAL_KIND`.
     """
     assert 0 <= start <= end <= len(target)
     counted = 0

@@ -44,7 +44,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from headwater.common.limits import MAX_RECORD_GROUP_BYTES
-from headwater.journal.format.checksum import ENGINE_KINDS, LOCAL_KIND
+from headwater.journal.format.checksum import LOCAL_KIND
 
 try:
     import cython

@@ -30,7 +30,6 @@ cdef class Journal:
 
     cpdef admits(self, long long nbytes)
     cdef _measure(self)
-    cdef _append(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
     cpdef long long commit(self, bytearray buffer, bint sync=*) except? -1
     cdef _check(self)
     cdef _check_failure(self)

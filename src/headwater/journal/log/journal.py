@@ -126,7 +126,7 @@ class Journal:
         self.grown_bytes = 0
         """Number of bytes of records that follow the image, as of the last commit."""
         self.offset = 0
-        """Number of bytes of facts since the history of the store began (`records.counted_bytes`), as of the last
+        """Number of bytes of facts since the history of the store began (`Writer.append`), as of the last
         commit. With the history, it names the state."""
         self._writer = Writer(files, self.seed)
         self._before = 0
@@ -208,7 +208,7 @@ class Journal:
                 self._flusher.wait_if_late()
                 writer.unrecorded_sync = self._flusher.take_synced() or writer.unrecorded_sync
             if len(buffer) <= writer.room():
-                self._append(buffer, 0, len(buffer))
+                self.offset += writer.append(buffer, 0, len(buffer))
             else:
                 self._append_across_files(buffer)
             if sync and (self.policy == "always" or self._owed):
@@ -225,10 +225,6 @@ class Journal:
         self._check_failure()
         return self.grown_bytes
 
-    def _append(self, buffer: bytearray, start: int, end: int) -> None:
-        """Write the complete groups in ``buffer[start:end]`` to this file."""
-        self.offset += self._writer.append(buffer, start, end)
-
     def _append_across_files(self, buffer: bytearray) -> None:
         """Write the groups that fit into this file to it, and the others to the next file."""
         start = end = 0
@@ -238,10 +234,10 @@ class Journal:
                 end = next_end
                 continue
             if end > start:
-                self._append(buffer, start, end)
+                self.offset += self._writer.append(buffer, start, end)
                 start = end
             self._continue(next_end - start)
-        self._append(buffer, start, end)
+        self.offset += self._writer.append(buffer, start, end)
 
     def _continue(self, needed: int) -> None:
         """Continue in the next file, which has space for ``needed`` bytes."""

@@ -31,10 +31,9 @@ from headwater.common.limits import MAX_RECORD_GROUP_BYTES
 from headwater.errors import HeadwaterError
 from headwater.journal.format.batches import FOREIGN, FULL, STOPPED, GroupScanner
 from headwater.journal.format.manifest import Left, StoreHistory
+from headwater.journal.format.checksum import ENGINE_KINDS, LOCAL_KIND
 from headwater.journal.format.records import (
-    ENGINE_KINDS,
     GROUP_HEADER_BYTES,
-    LOCAL_KIND,
     begin_group,
     flaw,
     group_at,
