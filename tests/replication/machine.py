@@ -67,7 +67,9 @@ class Member:
     @property
     def name(self) -> tuple[str, int]:
         """The name of the state: its earliest history, and the offset."""
-        return self.node.services.replication.own_history.oldest(self.journal.offset), self.journal.offset
+        return self.node.services.replication.own_history.oldest(
+            self.journal.offset
+        ), self.journal.offset
 
     def close(self, *, clean: bool) -> None:
         """Stop, or be killed: then the disk has any state that a crash can leave."""
@@ -92,7 +94,9 @@ class Link:
         assert history is not None
         self.arrived = primary.node.exchange(
             self._session,
-            encoded(b"HWSYNC", b"%d" % LINK_VERSION, history.oldest(offset).encode(), b"%d" % offset),
+            encoded(
+                b"HWSYNC", b"%d" % LINK_VERSION, history.oldest(offset).encode(), b"%d" % offset
+            ),
         )
         self._reader: LinkReader | None = None
         self._copy: CopyWriter | None = None
@@ -162,6 +166,8 @@ class Link:
                 node.services.replication.adopt(self._granted.history)
                 assert self.replica.journal.offset == self._granted.offset
                 self._connected()
+            elif isinstance(received, Continuation):
+                node.services.replication.adopt(received.history)
             else:
                 assert isinstance(received, SignOfLife)
 
@@ -190,7 +196,7 @@ class Machine:
             (30, self._write), (20, lambda: self._deliver(member)), (4, lambda: self._connect(member)),
             (3, lambda: self._cut(member)), (1, lambda: self._restart(member, clean=True)),
             (1, lambda: self._restart(member, clean=False)), (1, lambda: self._promote(member)),
-            (2, lambda: self._checkpoint(member)), (4, lambda: self._pass_time()),
+            (2, lambda: self._checkpoint(member)), (4, self._pass_time),
         ]  # fmt: skip
         weights, actions = zip(*events, strict=True)
         self.random.choices(actions, weights)[0]()
@@ -207,6 +213,7 @@ class Machine:
                 assert member.link is not None
                 while member.link.arrived or member.journal.offset < self.primary.journal.offset:
                     member.link.wait()
+                    assert member.link is not None, "the primary refuses a member"
                     member.link.deliver(self.random)
         self.judge()
         names = {member.name for member in self.members}

@@ -90,7 +90,13 @@ def test_a_crash_at_any_moment_leaves_the_former_store_or_the_copy() -> None:
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [("../x", 1), ("MANIFEST", 1), ("headwater.lock", 1), ("journal-1", 1), ("journal-000001", 1 << 50)],
+    [
+        ("../x", 1),
+        ("MANIFEST", 1),
+        ("headwater.lock", 1),
+        ("journal-1", 1),
+        ("journal-000001", 1 << 50),
+    ],
 )
 def test_a_copy_may_not_write_other_files(name: str, size: int) -> None:
     files = CrashableFiles(capacity=1 << 20)
@@ -108,5 +114,3 @@ def test_a_copy_with_too_few_or_too_many_bytes_is_refused() -> None:
         writer.complete(b"")
     with pytest.raises(CopyRefused, match="more bytes"):
         writer.write(bytes(2))
-
-

@@ -161,7 +161,9 @@ def test_the_reply_to_hwsync_is_read_as_it_was_written() -> None:
         assert Continuation.read(reply.line()) == reply
 
 
-@pytest.mark.parametrize("line", [b"+OK\r\n", b"+FULL\r\n", b"+CONTINUE x y 1\r\n", b"\xff\r\n", b""])
+@pytest.mark.parametrize(
+    "line", [b"+OK\r\n", b"+FULL\r\n", b"+CONTINUE x y 1\r\n", b"\xff\r\n", b""]
+)
 def test_another_reply_to_hwsync_is_refused(line: bytes) -> None:
     with pytest.raises(LinkRefused, match="answered HWSYNC"):
         Continuation.read(line)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,7 +195,9 @@ def test_synchronous_replies_wait_for_a_replica(group: Group, policy: str) -> No
     replica.server.pause()
     replies: list[object] = []
     url = primary.server.url
-    writing = threading.Thread(target=lambda: replies.append(redis.Redis.from_url(url).xadd("s", {"n": 1})))
+    writing = threading.Thread(
+        target=lambda: replies.append(redis.Redis.from_url(url).xadd("s", {"n": 1}))
+    )
     writing.start()
     eventually(lambda: primary.replication()["master_repl_offset"] > 0)
     time.sleep(0.3)  # time for a reply that must not come
@@ -247,3 +248,62 @@ def test_a_blocked_client_is_told_that_its_server_follows(group: Group) -> None:
     assert errors == [
         "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
     ]
+
+
+def test_a_promoted_replica_takes_over_what_another_one_has_more(group: Group) -> None:
+    # Given a primary whose answers need one of two replicas, and a replica that lacks the last answered write
+    primary, behind, ahead = (group.member("--synchronous-replicas", "1") for _ in range(3))
+    behind.follow(primary)
+    ahead.follow(primary)
+    add(primary, 10)
+    behind.has_all_of(primary)
+    behind.client.execute_command("REPLICAOF", "127.0.0.1", 1)
+    primary.client.xadd("s", {"answered": "yes"})
+    primary.server.kill()
+    # When that one is promoted
+    behind.client.execute_command("REPLICAOF", "NO", "ONE")
+    # Then it answers nothing about keys
+    for command in (("XLEN", "s"), ("XADD", "s", "*", "f", "v"), ("GET", "k")):
+        with pytest.raises(redis.ResponseError, match="waits for its replicas"):
+            behind.client.execute_command(*command)
+    assert behind.replication()["promotion_waits_for_replicas"] == 1
+    # Until the other one follows it: then it has that write too, and neither needed a copy
+    ahead.client.execute_command("REPLICAOF", *behind.place)
+    eventually(lambda: "promotion_waits_for_replicas" not in behind.replication())
+    assert behind.client.xlen("s") == 11
+    assert behind.client.xadd("s", {"next": "write"})
+    ahead.has_all_of(behind)
+    assert ahead.client.xrange("s") == behind.client.xrange("s")
+    copies = [one.server.log().count("receiving a copy") for one in (behind, ahead)]
+    assert copies == [1, 1], "one each at the beginning"
+
+
+def test_an_operator_gives_up_what_only_lost_replicas_have(group: Group) -> None:
+    # Given a promoted replica that waits for others
+    primary, replica = (group.member("--synchronous-replicas", "1") for _ in range(2))
+    replica.follow(primary)
+    add(primary, 10)
+    primary.server.kill()
+    replica.client.execute_command("REPLICAOF", "NO", "ONE")
+    with pytest.raises(redis.ResponseError, match="NOREPLICAS"):
+        replica.client.xlen("s")
+    # When it needs no replica any more
+    replica.client.config_set("synchronous-replicas", 0)
+    # Then it answers
+    assert replica.client.xlen("s") == 10
+    assert replica.client.xadd("s", {"f": "v"})
+
+
+def test_a_replica_that_restarts_as_a_primary_waits_for_the_others(group: Group) -> None:
+    # Given a replica whose configuration names no primary
+    primary, replica = (group.member("--synchronous-replicas", "1") for _ in range(2))
+    replica.follow(primary)
+    add(primary, 10)
+    primary.server.kill()
+    # When it starts again
+    replica.server.kill()
+    replica.server.start()
+    # Then it is a primary that waits
+    assert replica.replication()["role"] == "master"
+    with pytest.raises(redis.ResponseError, match="NOREPLICAS"):
+        replica.client.xlen("s")

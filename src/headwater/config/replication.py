@@ -19,7 +19,9 @@ class ReplicationConfig:
         fixed_after_start=AT_START,
     )
     masteruser: str = setting(
-        "", "User with which a replica logs in at its primary; empty: the default user.", secret=True
+        "",
+        "User with which a replica logs in at its primary; empty: the default user.",
+        secret=True,
     )
     masterauth: str = setting(
         "", "Password with which a replica logs in at its primary.", secret=True
@@ -34,7 +36,8 @@ class ReplicationConfig:
         kind=Integer(0, I32),
     )
     replica_announce_ip: str = setting(
-        "", "Address at which the primary says that this replica is; empty: the address that it sees."
+        "",
+        "Address at which the primary says that this replica is; empty: the address that it sees.",
     )
     replica_announce_port: int = setting(
         0, "Port at which the primary says that this replica is; 0: `port`.", kind=Integer(0, 65535)
@@ -46,7 +49,9 @@ class ReplicationConfig:
         kind=Integer(1, I32),
     )
     repl_ping_replica_period: int = setting(
-        10, "Seconds between signs of life of a primary that has nothing else to send.", kind=Integer(1, I32)
+        10,
+        "Seconds between signs of life of a primary that has nothing else to send.",
+        kind=Integer(1, I32),
     )
     repl_backlog_size: int = setting(
         KIB * MIB,
@@ -65,7 +70,9 @@ class ReplicationConfig:
         kind=Integer(0, I32),
     )
     min_replicas_to_write: int = setting(
-        0, "Replicas that must be connected for a write to be accepted; 0: none.", kind=Integer(0, I32)
+        0,
+        "Replicas that must be connected for a write to be accepted; 0: none.",
+        kind=Integer(0, I32),
     )
     min_replicas_max_lag: int = setting(
         10,

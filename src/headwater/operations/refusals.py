@@ -158,6 +158,17 @@ def _replication(info: Mapping[str, str], here: ReplicationMember) -> list[Serve
             )
         )
         return found
+    waits_for = info.get("promotion_waits_for_replicas")
+    if waits_for is not None:
+        found.append(
+            ServerRefusal(
+                "NOREPLICAS",
+                f"the server was promoted and waits for {waits_for} replicas, which may have changes that it lacks; if none "
+                "comes back, the remedy gives up what only they have",
+                ("CONFIG", "SET", "synchronous-replicas", "0"),
+            )
+        )
+        return found
     counted = info.get("min_slaves_good_slaves", str(good_replicas(here)))
     online = str(sum(one.online for one in here.replicas))
     for setting, least, there in (

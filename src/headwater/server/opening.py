@@ -78,9 +78,7 @@ class Opening:
             self._journal.close()
 
 
-def reopen_steps(
-    node: Node, progress: LoadProgress, files: Files | None = None
-) -> Steps[None]:
+def reopen_steps(node: Node, progress: LoadProgress, files: Files | None = None) -> Steps[None]:
     """Load the store in the directory of a node that was unloaded (`Node.unload`), or in ``files``, in steps.
 
     Raises `StoreInUse`, `JournalDamaged` and `StoreUnusable`; the node then stays unloaded.

@@ -62,7 +62,7 @@ class LocalStore:
     @property
     def settings(self) -> StreamSettings:
         """The stream settings, such as node limits. Change them in place."""
-        return self.node.services.settings
+        return self.node.services.clients.settings
 
     def client(self, *, resp: int = 2, kind: str = "embedded") -> LocalClient:
         """Open a connection. With ``kind="tcp"`` its user is ``default``, to whom ACL rules apply."""

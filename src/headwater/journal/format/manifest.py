@@ -93,6 +93,10 @@ class StoreHistory(NamedTuple):
         """Return whether a store that has ``reached`` of this history was once in the state ``offset`` of ``history``."""
         return any(one.history == history and offset <= one.offset for one in self._all(reached))
 
+    def precedes(self, history: str, offset: int, reached: int) -> bool:
+        """Return whether the state ``offset`` of ``history`` continues that of a store that has ``reached`` of this one."""
+        return offset > reached and Left(history, reached) in self._all(reached)
+
     def oldest(self, offset: int) -> str:
         """Return the earliest history that has the state ``offset`` of this one."""
         return next(one.history for one in self._all(offset) if one.offset == offset)
@@ -112,7 +116,7 @@ class StoreHistory(NamedTuple):
         return StoreHistory(self.new().id, (*self.left, Left(self.id, FOREVER))[-MOST_LEFT:])
 
     def begun(self, offset: int) -> StoreHistory:
-        """Return this history for a store that has ``offset`` and is no replica from there on."""
+        """Return this history for a store that has ``offset`` and ceases to be a replica there."""
         return StoreHistory(self.id, self._all(offset)[:-1])
 
     def leave(self, offset: int) -> StoreHistory:

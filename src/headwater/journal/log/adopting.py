@@ -59,7 +59,9 @@ class CopyWriter:
         if not _SENT.fullmatch(name):
             raise CopyRefused(f"{name[:80]!r} is not the name of a data file")
         if size > self._files.free_bytes():
-            raise CopyRefused(f"{name} has {size} bytes, and the disk has space for {self._files.free_bytes()}")
+            raise CopyRefused(
+                f"{name} has {size} bytes, and the disk has space for {self._files.free_bytes()}"
+            )
         self._name, self._at, self._size = _PREFIX + name, 0, size
         self._files.create(self._name, size)
 
@@ -132,7 +134,9 @@ def _give_up(files: Files, names: list[str]) -> None:
     keep = bytes(files.read(_ADOPT, _MAX_NAME_BYTES)).decode("ascii", "replace").strip()
     files.close(_ADOPT)
     if "/" in keep or keep.startswith("."):
-        raise StoreUnusable(f"{files.path(_ADOPT)} names {keep!r}; remove it and the files {_PREFIX}*")
+        raise StoreUnusable(
+            f"{files.path(_ADOPT)} names {keep!r}; remove it and the files {_PREFIX}*"
+        )
     if keep:
         Path(files.path(keep)).mkdir(mode=0o700, exist_ok=True)
     former = [name for name in names if _OWN.fullmatch(name)]

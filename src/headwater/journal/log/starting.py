@@ -60,14 +60,15 @@ def _durable(recovery: Recovery, writer: Writer) -> Synced:
 
 
 def _history(recovery: Recovery) -> StoreHistory:
-    """Return the history that the store continues. After a clean stop it is the former one. After a crash it is a new
-    one: a replica may have received changes that are lost here."""
+    """Return the history that the store continues. After a clean stop, and for a replica, it is the former one. After a
+    crash of a primary it is a new one: a replica may have received changes that are lost here."""
     former = recovery.catalog.history
     if former is None:
         return StoreHistory.new()
-    if any(one.offset == FOREVER for one in former.left):  # nothing was written to its own history yet
-        return former.begun(recovery.offset)
-    return former if recovery.clean else former.leave(recovery.offset)
+    replica = any(
+        one.offset == FOREVER for one in former.left
+    )  # nothing was written to its own history yet
+    return former if recovery.clean or replica else former.leave(recovery.offset)
 
 
 def _write_manifest(files: Files, recovery: Recovery, last: int, seed: int) -> None:

@@ -92,7 +92,9 @@ class JournalTail:
         header = read_file_header(memoryview(self._files.reads.at(name, 0, FILE_HEADER_BYTES)))
         if header is None or (header.number, header.seed) != (self.number, self._seed):
             path = self._files.path(name)
-            raise JournalDamaged(f"{path} is damaged at offset 0: found no header of this journal's file")
+            raise JournalDamaged(
+                f"{path} is damaged at offset 0: found no header of this journal's file"
+            )
         return JournalFile(self.number, header.size, header.version)
 
     def _leave(self, reached: Mapping[int, int]) -> None:

@@ -161,7 +161,7 @@ def _line(session: Session, services: Services, *, running: bool) -> bytes:
 
 def _type_of(session: Session) -> bytes:
     other = b"PUBSUB" if session.subscriptions.active else b"NORMAL"
-    return _BY_ROLE.get(session.role, other)
+    return _BY_ROLE.get(session.client.role, other)
 
 
 def _type_at(call: Call, index: int) -> bytes:

@@ -95,10 +95,11 @@ def _acknowledged(call: Call, session: Session, services: Services, index: int) 
         durable = arguments.integer(index + 3)
     replicas.acknowledged(session, arguments.integer(index + 1), durable)
     services.replication.held.release()
-    for waiting in list(replicas.waiting):
-        if waiting.awaited_offset >= 0:
+    services.replication.gathered()
+    for waiting, (wait, _offset) in list(replicas.waiting.items()):
+        if services.blocked.waits(waiting, wait):
             services.blocked.run_again(waiting)
-        if waiting.awaited_offset < 0:
+        if not services.blocked.waits(waiting, wait):
             del replicas.waiting[waiting]
 
 
@@ -171,8 +172,9 @@ def _failover_options(call: Call) -> _Options:
 
 
 def hwsync(call: Call, session: Session, services: Services) -> None:
-    """HWSYNC version history offset [FAILOVER]: follow this server from a state on. Everything after the reply is record
-    groups. With FAILOVER, the sender is this replica's primary, and this server takes over."""
+    """HWSYNC version history offset [FAILOVER | TAIL]: follow this server from a state on. Everything after the reply is record
+    groups. With FAILOVER, the sender is this replica's primary, and this server takes over. With TAIL, the sender was
+    promoted, and takes over what this replica has more."""
     arguments, replication = call.arguments, services.replication
     version = arguments.integer(1)
     if version != LINK_VERSION:
@@ -181,15 +183,25 @@ def hwsync(call: Call, session: Session, services: Services) -> None:
             "one, replicas first"
         )
     history, offset = arguments.bytes(2).decode("ascii", "replace"), arguments.integer(3)
-    if arguments.count == 5 and arguments.token(4) == b"FAILOVER":
-        if replication.primary is None or not replication.history.includes(history, offset, replication.offset):
+    word = arguments.token(4) if arguments.count == 5 else b""
+    included = replication.history.includes(history, offset, replication.offset)
+    if word == b"FAILOVER":
+        if replication.primary is None or not included:
             raise CommandError("ERR PSYNC FAILOVER replid must match my replid.")
         replication.promote(successor=session)
-    if replication.primary is not None and replication.primary.state != "connected":
+    if word == b"TAIL":
+        if not included:
+            raise CommandError("ERR this server does not have the state from which you continue")
+    elif replication.primary is not None and replication.primary.state != "connected":
         raise CommandError("NOMASTERLINK Can't SYNC while not connected with my master")
-    if replication.replicas.of(session).syncing:
+    replica = replication.replicas.of(session)
+    if replica.syncing:
         raise CommandError("ERR this connection is a replica's already")
-    session.role = "S"
+    if replication.lacks(replica, history, offset):
+        raise CommandError(
+            "NOMASTERLINK this server was promoted, and takes over what the replica has more"
+        )
+    session.client.role = "S"
     replication.replicas.begin(session, replication.journal, replication.history, history, offset)
     session.reply_mode = "off"
 

@@ -78,8 +78,9 @@ def _refuse_on_replica(name: str, writes: str, services: Services) -> None:
 
 def _awaited(session: Session, services: Services) -> int:
     """Return the offset that replicas must have for this command."""
-    if session.blocked and session.awaited_offset >= 0:
-        return session.awaited_offset
+    found = services.replication.replicas.waiting.get(session)
+    if session.blocked and found is not None:
+        return found[1]
     records = services.records
     if records.holds_facts():
         session.wrote_turn = records.turn
@@ -90,13 +91,15 @@ def _awaited(session: Session, services: Services) -> int:
     return services.replication.offset + turn
 
 
-def _waits(call: Call, session: Session, services: Services, timeout_ms: int, answer: bytes) -> Wait:
+def _waits(
+    call: Call, session: Session, services: Services, timeout_ms: int, answer: bytes
+) -> Wait:
     replicas = services.replication.replicas
-    session.awaited_offset = _awaited(session, services)
-    replicas.waiting[session] = None
     replicas.ask()
     waits = Wait([], timeout_ms, call.arguments.copy())
     waits.at_timeout = answer
+    if not session.blocked:
+        replicas.waiting[session] = waits, _awaited(session, services)
     return waits
 
 

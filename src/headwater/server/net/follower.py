@@ -38,7 +38,6 @@ from headwater.server.services.replication.link import (
     SignOfLife,
 )
 from headwater.server.services.replication.replication import PrimaryLink
-
 from headwater.server.session.session import Session
 
 if TYPE_CHECKING:
@@ -61,7 +60,9 @@ _CLOCK_MS = 1000
 def encode(*words: str | int) -> bytes:
     """Return a request."""
     texts = [str(word).encode("utf-8", "surrogateescape") for word in words]
-    return b"".join([b"*%d\r\n" % len(texts), *(b"$%d\r\n%s\r\n" % (len(one), one) for one in texts)])
+    return b"".join(
+        [b"*%d\r\n" % len(texts), *(b"$%d\r\n%s\r\n" % (len(one), one) for one in texts)]
+    )
 
 
 class LinkLost(Exception):
@@ -90,7 +91,7 @@ class Follower:
     async def _run(self) -> None:
         while True:
             self._changed.clear()
-            primary = self._replication.primary
+            primary = self._replication.source
             if primary is None or self._node.state.loading is not None:
                 await self._changed.wait()
                 continue
@@ -102,7 +103,7 @@ class Follower:
                 following.cancel()
                 with suppress(asyncio.CancelledError):
                     await following
-            if self._replication.primary is primary:
+            if self._replication.source is primary:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), PAUSE_S)
 
@@ -113,7 +114,9 @@ class Follower:
         try:
             await _Link(self._driver, primary, self._port()).run()
         except (OSError, LinkLost, TimeoutError, asyncio.IncompleteReadError) as error:
-            self._log.warning("the link to the primary at %s is down: %s", where, error or repr(error))
+            self._log.warning(
+                "the link to the primary at %s is down: %s", where, error or repr(error)
+            )
         except (LinkRefused, CopyRefused) as error:
             self._log.warning("the primary at %s cannot be followed: %s", where, error)
         except HeadwaterError as error:
@@ -160,7 +163,7 @@ class _Link:
             history = self._services.replication.own_history
             offset = self._services.replication.offset
             failover = self._services.replication.failover
-            words = ["FAILOVER"] if failover is not None else []
+            words = ["FAILOVER"] if failover is not None else ["TAIL"] if self._primary.tail else []
             reply = await self._ask("HWSYNC", LINK_VERSION, history.oldest(offset), offset, *words)
             if failover is not None:
                 self._services.replication.end_failover()
@@ -168,8 +171,9 @@ class _Link:
             links = LinkReader(granted.seed)
             if granted.full:
                 await self._copy(granted, links, offset)
-            with self._node.lock:
-                self._services.replication.adopt(granted.history)
+            if not self._primary.tail:
+                with self._node.lock:
+                    self._services.replication.adopt(granted.history)
             self._primary.state, self._primary.since = "connected", self._node.clock.monotonic()
             log.info(
                 "following %s port %d from offset %d of history %s",
@@ -192,7 +196,7 @@ class _Link:
             local_address=address_text(*local[:2]),
             on_output=lambda one: self._writer.close() if one.closing else None,
         )
-        session.role = "M"
+        session.client.role = "M"
         return session
 
     async def _introduce(self) -> None:
@@ -213,7 +217,9 @@ class _Link:
         if not line.endswith(b"\r\n"):
             raise LinkLost("the primary closed the connection")
         if line.startswith(b"-"):
-            raise LinkRefused(f"it answers {words[0]} with {line[1:].decode('utf-8', 'replace').strip()!r}")
+            raise LinkRefused(
+                f"it answers {words[0]} with {line[1:].decode('utf-8', 'replace').strip()!r}"
+            )
         return line
 
     async def _receive(self) -> bytes:
@@ -244,6 +250,12 @@ class _Link:
             if isinstance(received, SignOfLife):
                 self._wanted = received.wanted
                 self._keep_time(received)
+                if self._primary.tail and received.offset == self._services.replication.offset:
+                    with self._node.lock:
+                        self._services.replication.took_over()
+            elif isinstance(received, Continuation):
+                with self._node.lock:
+                    self._services.replication.adopt(received.history)
             elif isinstance(received, Groups):
                 await self._apply(received)
             else:
@@ -257,7 +269,9 @@ class _Link:
                 done = self._driver.follow(groups)
             if done == len(groups.starts):
                 return
-            groups = Groups(groups.data, groups.starts[done:], groups.ends[done:], groups.times[done:])
+            groups = Groups(
+                groups.data, groups.starts[done:], groups.ends[done:], groups.times[done:]
+            )
             self._acknowledge()
             await asyncio.sleep(_ROOM_S)
 
@@ -293,7 +307,7 @@ class _Link:
     async def _copy(self, granted: Continuation, links: LinkReader, offset: int) -> None:
         """Receive a copy of the store, and replace the own one with it."""
         primary, replication = self._primary, self._services.replication
-        primary.state, primary.copied_bytes = "sync", 0
+        primary.state, primary.copied_bytes, primary.copy_bytes = "sync", 0, 0
         keep = self._diverged(granted, offset)
         files = DiskFiles(self._config.dir)
         loop = asyncio.get_running_loop()
@@ -304,6 +318,7 @@ class _Link:
                 for received in links.read():
                     if isinstance(received, FileBegins):
                         await loop.run_in_executor(None, writer.begin, received.name, received.size)
+                        primary.copy_bytes += received.size
                     elif isinstance(received, FilePart):
                         await loop.run_in_executor(None, writer.write, received.data)
                         primary.copied_bytes += len(received.data)

@@ -120,6 +120,11 @@ class BlockedClients:
                 session.closing = True
                 self._clients.wrote_to(session)
 
+    def waits(self, session: Session, wait: Wait) -> bool:
+        """Return whether the client of ``session`` is still blocked by ``wait``."""
+        waiter = self._waiters.get(session)
+        return waiter is not None and waiter.wait is wait
+
     def run_again(self, session: Session) -> None:
         """Run the blocked command of ``session`` again, if it has one."""
         waiter = self._waiters.get(session)
@@ -155,7 +160,6 @@ class BlockedClients:
 
     def _leave(self, waiter: Waiter) -> None:
         self._forget(waiter)
-        waiter.session.awaited_offset = -1
         self.resumed.append(waiter.session)
 
     def _forget(self, waiter: Waiter) -> None:
@@ -247,7 +251,7 @@ class BlockedClients:
         """Run a blocked command again: it is served, fails, or keeps waiting at its place. Return whether it found
         nothing and keeps waiting."""
         session, records = waiter.session, self._records
-        session.shows = True
+        session.output.shown_turn = records.turn
         if not waiter.active or session.closing:
             # Its wait has ended, or it was killed in this turn: others get its entries.
             return False

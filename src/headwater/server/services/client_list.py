@@ -63,7 +63,7 @@ def describe(
 
 
 def _flags(session: Session, blocked: BlockedClients, watches: Watches) -> str:
-    flags = session.role + ("O" if session.subscriptions.monitoring else "")
+    flags = session.client.role + ("O" if session.subscriptions.monitoring else "")
     if session.subscriptions.active:
         flags += "P"
     if session.transaction.queue is not None:

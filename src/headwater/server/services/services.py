@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from random import randrange
 
-from headwater.commands.call import Call, StreamSettings
+from headwater.commands.call import Call
 from headwater.common import limits
 from headwater.common.clock import Clock
 from headwater.common.log_limit import LimitedLog
@@ -41,7 +41,7 @@ from headwater.server.services.offloading import Offloading
 from headwater.server.services.pausing import ClientPause
 from headwater.server.services.pubsub import PubSub
 from headwater.server.services.records import TurnRecords
-from headwater.server.services.replication.replicas import Replicas
+from headwater.server.services.replication.replicas import ConnectedReplicas
 from headwater.server.services.replication.replication import Replication
 from headwater.server.services.runner import Runner
 from headwater.server.services.scripting.cache import Scripts
@@ -71,12 +71,11 @@ class Services:
         self.keyspace = keyspace
         self.config = config
         self.access = access
-        self.settings = StreamSettings(config)
         self.records = TurnRecords(keyspace.facts)
         self.times = TurnClock(clock)
         self.state = NodeState(self.times.now())
         self.storage = Storage(config, self.state, self.times, self.records, lock)
-        self.clients = Clients()
+        self.clients = Clients(config)
         self.traffic = Traffic()
         self.client_log = LimitedLog(
             logging.getLogger("headwater.server"), monotonic=clock.monotonic
@@ -90,7 +89,7 @@ class Services:
         """Runs commands for EXEC, scripts and unblocked clients. Unusable until `run_with` replaces it."""
         logins = LoginDelays(self.times, self.client_log)
         pause = ClientPause(self.scripts)
-        replicas = Replicas(self.records, self.times, lock)
+        replicas = ConnectedReplicas(self.records, self.times, lock)
         self.replication = Replication(self.state, self.times, self.records, replicas, pause)
         offloading = Offloading(
             self.state,
@@ -134,7 +133,6 @@ class Services:
     def adopt(self, config: Config) -> None:
         """Apply all settings that services copy, at the start and after CONFIG SET."""
         self.config = config
-        self.settings.adopt(config)
         self.clients.configure(config)
         self.access.configure(config)
         self.observer.configure(config)
@@ -165,6 +163,7 @@ class Services:
             segments.remove_orphans(keyspace.sealing.segments(), named)
         for session in self.clients.sessions.values():
             session.call.admission = self.records.admission
+        self.replication.load()
 
     def unload(self) -> None:
         """Replace the state with an empty one, until `load`. Nothing is stored meanwhile."""
@@ -200,7 +199,11 @@ class Services:
         call = Call(self.keyspace, ReplyWriter(bytearray()))
         call.offloads = offloads
         call.reply.piece_bytes = limits.REPLY_PIECE_BYTES if offloads else 0
-        call.admission, call.settings, call.draw = self.records.admission, self.settings, randrange
+        call.admission, call.settings, call.draw = (
+            self.records.admission,
+            self.clients.settings,
+            randrange,
+        )
         call.wall = self.times.wall
         return call
 

@@ -17,6 +17,8 @@ class ClientInfo:
         self.address = address
         self.local_address = local_address
         self.created = self.last_interaction = now
+        self.role = ""
+        """``S`` for the connection of a replica, ``M`` for that to a primary, else empty: a flag of CLIENT LIST."""
         self.name = self.lib_name = self.lib_version = b""
 
     def names_bytes(self) -> int:

@@ -12,6 +12,7 @@ cdef class Clients:
     cdef public long long output_ahead_bytes
     cdef public long long query_buffer_limit
     cdef public object tls
+    cdef public object settings
     cdef public long long _max_bulk_bytes
     cdef object _ids
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TYPE_CHECKING
 
-from headwater.commands.call import Call
+from headwater.commands.call import Call, StreamSettings
 from headwater.config.config import Config
 from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.output import ClientMemory
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Clients:
     """The open sessions by id, in the order in which they were opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config) -> None:
         self.sessions: dict[int, Session] = {}
         self.connections_seen = 0
         """Number of sessions opened so far."""
@@ -32,11 +32,14 @@ class Clients:
         self.query_buffer_limit = 0
         self.tls: ssl.SSLContext | None = None
         """The TLS context of new connections; None without a TLS listener."""
+        self.settings = StreamSettings(config)
+        """The settings of streams, for the commands of all sessions."""
         self._max_bulk_bytes = 0
         self._ids = count(1)
 
     def configure(self, config: Config) -> None:
         """Apply settings, to open sessions too."""
+        self.settings.adopt(config)
         self.output_ahead_bytes = config.output_ahead_bytes
         self.query_buffer_limit = config.client_query_buffer_limit
         if config.proto_max_bulk_len != self._max_bulk_bytes:

@@ -23,6 +23,7 @@ cdef class Output:
     cdef public bint stalled
     cdef public bint changed
     cdef public Py_ssize_t held
+    cdef public long long shown_turn
     cdef ClientMemory _memory
     cdef Py_ssize_t _kept_bytes
     cdef bint _closed

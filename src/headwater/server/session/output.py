@@ -54,6 +54,8 @@ class Output:
         """True if requests wait until the client has taken earlier replies."""
         self.changed = False
         """True if the session is in `Clients.changed`."""
+        self.shown_turn = -1
+        """Number of the last turn in which the output may show changes, which replicas may not have yet."""
         self.held = 0
         """Number of turns whose output is held back until replicas have what it shows."""
         self._memory = memory

@@ -30,9 +30,6 @@ cdef class Session:
     cdef public long long commands
     cdef public long long spent_ns
     cdef public long long wrote_turn
-    cdef public str role
-    cdef public bint shows
-    cdef public long long awaited_offset
     cdef public Arguments postponed
     cdef public object driver
 

@@ -59,12 +59,6 @@ class Session:
         """Time for which the blocked command of this client has run so far, in ns."""
         self.wrote_turn = 0
         """Number of the last turn in which this client changed the keyspace."""
-        self.role = ""
-        """``S`` for the connection of a replica, ``M`` for that to a primary, else empty: a flag of CLIENT LIST."""
-        self.shows = False
-        """True if this turn's output may show what replicas do not have yet. Set only with ``synchronous-replicas``."""
-        self.awaited_offset = -1
-        """Offset of the store for which WAIT or WAITAOF of this client waits; -1 if none does."""
         self.postponed: Arguments | None = None
         """Request that CLIENT PAUSE or the wait for blocks on disk has delayed, or None. It runs before later ones."""
         self.driver: Any = None

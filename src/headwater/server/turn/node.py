@@ -44,8 +44,8 @@ from headwater.server.session.client_info import ClientInfo
 from headwater.server.session.session import Session
 from headwater.server.turn.bad_input import refuse_input
 from headwater.server.turn.due import run_due
-from headwater.server.turn.following import apply_groups
 from headwater.server.turn.execution import Execution
+from headwater.server.turn.following import apply_groups
 from headwater.server.turn.reply_pieces import continue_reply
 
 try:
@@ -126,7 +126,7 @@ class Node:
         with self.lock:
             self.state.loading = progress
             self.state.restrict()
-            self.services.replication.replicas.disconnect()
+            self.services.replication.replicas.disconnect(live=True)
             self.sealer.stop()
             self.services.storage.checkpoints.stop()
             if self.journal is not None:
@@ -293,7 +293,11 @@ class Node:
     # --- parts of a turn ------------------------------------------------------------------------
 
     def _serve(self, ready: Iterable[Session]) -> None:
-        if self.keyspace.iid_deadlines.notes and self.state.poisoned is None and not self.state.replica:
+        if (
+            self.keyspace.iid_deadlines.notes
+            and self.state.poisoned is None
+            and not self.state.replica
+        ):
             # Nothing calls `tick` for an embedded store while it is idle.
             forget_iids(self.keyspace, self.records, self.times.now())
             self.times.ended_ns = 0
@@ -459,7 +463,9 @@ class Node:
             self.state.poisoned = error
             self.clients.discard(changed)
         if self.state.synchronous:
-            self.services.replication.held.end_turn(changed, self.services.replication.offset)
+            self.services.replication.held.end_turn(
+                changed, self.records.turn, self.services.replication.offset
+            )
         else:
             for session in changed:
                 session.output.changed = False

@@ -318,8 +318,14 @@ def _replication(services: Services) -> Fields:
     for number, one in enumerate(replicas):
         lag = int(now - one.heard)
         fields[f"slave{number}"] = (
-            f"ip={one.address},port={one.port},state={one.state},offset={max(0, one.acked)},lag={lag}"
+            f"ip={one.address},port={one.port},state={one.state},offset={max(0, one.acked)},lag={lag},"
+            f"durable={one.durable}"
         )
+    if primary is None and config.min_replicas_to_write:
+        good = replication.replicas.count_good(config.min_replicas_max_lag)
+        fields["min_slaves_good_slaves"] = good
+    if replication.gathers:
+        fields["promotion_waits_for_replicas"] = config.synchronous_replicas
     first = 0 if journal is None else journal.first_offset()
     history = None if journal is None or journal.history is None else replication.history
     left = history.left[-1] if history is not None and history.left else None
@@ -328,7 +334,7 @@ def _replication(services: Services) -> Fields:
         "master_replid": RUN_ID if history is None else history.id,
         "master_replid2": "0" * 40 if left is None else left.history,
         "master_repl_offset": replication.offset,
-        "second_repl_offset": -1 if left is None else left.offset + 1,
+        "second_repl_offset": -1 if left is None else min(left.offset, replication.offset) + 1,
         "repl_backlog_active": int(journal is not None),
         "repl_backlog_size": config.repl_backlog_size,
         "repl_backlog_first_byte_offset": first + 1,

@@ -16,7 +16,7 @@ from collections import deque
 from sys import maxsize
 from typing import NamedTuple
 
-from headwater.server.services.replication.replicas import Replicas
+from headwater.server.services.replication.replicas import ConnectedReplicas
 from headwater.server.session.session import Session
 
 
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 class HeldReplies:
     """The held replies of a node."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: ConnectedReplicas) -> None:
         self._replicas = replicas
         self._marks: deque[Mark] = deque()
         self._required = 0
@@ -48,20 +48,20 @@ class HeldReplies:
             self._required, self._durable, self._reached = replicas, durable, -1
             self.release()
 
-    def end_turn(self, changed: list[Session], offset: int) -> None:
-        """Release the output of a turn after which the store has ``offset``, or hold it back."""
+    def end_turn(self, changed: list[Session], turn: int, offset: int) -> None:
+        """Release the output of turn number ``turn``, after which the store has ``offset``, or hold it back."""
         ready = offset <= self._confirmed()
         for session in changed:
             output = session.output
             output.changed = False
             if session.closed:
                 continue
-            if output.held or (session.shows and not ready):
-                session.shows = False
+            if output.held or (output.shown_turn == turn and not ready):
                 output.held += 1
-                self._marks.append(Mark(offset, session, output.released_bytes + len(output.outbox)))
+                self._marks.append(
+                    Mark(offset, session, output.released_bytes + len(output.outbox))
+                )
                 continue
-            session.shows = False
             if output.release() or session.closing:
                 session.tell()
         if ready:

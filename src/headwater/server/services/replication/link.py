@@ -18,6 +18,7 @@ Rule 3. A length is checked before memory is taken for it, and a checksum before
         0x0b  file          size u64, name: begins a file of the copy
         0x0c  part          bytes: the next bytes of that file
         0x0d  manifest      text: MANIFEST of the copy, which is complete
+        0x0e  history       the line +CONTINUE, as the reply to HWSYNC would be now: another history begins
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from typing import NamedTuple
 from headwater.common.limits import MAX_RECORD_GROUP_BYTES
 from headwater.errors import HeadwaterError
 from headwater.journal.format.batches import FOREIGN, FULL, STOPPED, GroupScanner
-from headwater.journal.format.manifest import Left, StoreHistory
 from headwater.journal.format.checksum import ENGINE_KINDS, LOCAL_KIND
+from headwater.journal.format.manifest import Left, StoreHistory
 from headwater.journal.format.records import (
     GROUP_HEADER_BYTES,
     begin_group,
@@ -43,8 +44,7 @@ from headwater.journal.format.records import (
 LINK_VERSION = 1
 """The version of the link that this server speaks. It follows primaries of this version and of the one before."""
 
-ALIVE, FILE, PART, MANIFEST = 0x0A, 0x0B, 0x0C, 0x0D
-_KINDS = frozenset({ALIVE, FILE, PART, MANIFEST})
+ALIVE, FILE, PART, MANIFEST, HISTORY = 0x0A, 0x0B, 0x0C, 0x0D, 0x0E
 _ALIVE = Struct("<BQB")
 _FILE = Struct("<BQ")
 PART_BYTES = 256 * 1024
@@ -92,11 +92,6 @@ class Groups(NamedTuple):
     times: array[int]
 
 
-Received = Groups | SignOfLife | FileBegins | FilePart | CopyEnds
-
-# --- what a primary writes ------------------------------------------------------------------------
-
-
 class Continuation(NamedTuple):
     """The reply to HWSYNC: whether a copy follows, the seed of the groups, and the state that the replica then has."""
 
@@ -125,6 +120,11 @@ class Continuation(NamedTuple):
             raise LinkRefused(f"the primary answered HWSYNC with {text[:200]!r}") from None
 
 
+Received = Groups | SignOfLife | FileBegins | FilePart | CopyEnds | Continuation
+
+# --- what a primary writes ------------------------------------------------------------------------
+
+
 def _group(facts: bytes, turn: int, now_ms: int, seed: int) -> bytearray:
     buffer = bytearray()
     mark = begin_group(buffer)
@@ -151,6 +151,11 @@ def file_part(data: bytes, seed: int) -> bytearray:
 def copy_ends(manifest: bytes, seed: int) -> bytearray:
     """Return the end of a copy."""
     return _group(bytes([MANIFEST]) + manifest, 0, 0, seed)
+
+
+def history_begins(state: Continuation, turn: int, now_ms: int) -> bytearray:
+    """Return the beginning of the history of ``state``; ``turn`` is the number of the primary's last turn."""
+    return _group(bytes([HISTORY]) + state.line(), turn, now_ms, state.seed)
 
 
 def counted_groups(buffer: bytearray) -> bytes:
@@ -237,7 +242,7 @@ class LinkReader:
         raise LinkRefused(f"the primary sent {found}")
 
 
-assert max(_KINDS) < ENGINE_KINDS
+assert HISTORY < ENGINE_KINDS
 
 
 def _own(data: memoryview, at: int) -> Received:
@@ -249,9 +254,13 @@ def _own(data: memoryview, at: int) -> Received:
         _kind, offset, wanted = _ALIVE.unpack(facts)
         return SignOfLife(offset, now_ms, bool(wanted))
     if kind == FILE and _FILE.size < size <= _FILE.size + MAX_NAME_BYTES:
-        return FileBegins(facts[_FILE.size :].decode("ascii", "replace"), _FILE.unpack_from(facts)[1])
+        return FileBegins(
+            facts[_FILE.size :].decode("ascii", "replace"), _FILE.unpack_from(facts)[1]
+        )
     if kind == PART and size <= 1 + PART_BYTES:
         return FilePart(facts[1:])
     if kind == MANIFEST:
         return CopyEnds(facts[1:])
+    if kind == HISTORY:
+        return Continuation.read(facts[1:])
     raise LinkRefused(f"the primary sent a group of kind {kind:#04x} and {size} bytes")

@@ -16,6 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 
+from headwater.commands.call import Wait
 from headwater.common.threads import NO_THREAD, started
 from headwater.config.replication import ReplicationConfig
 from headwater.errors import HeadwaterError
@@ -34,6 +35,7 @@ from headwater.server.services.replication.link import (
     counted_groups,
     file_begins,
     file_part,
+    history_begins,
     sign_of_life,
 )
 from headwater.server.services.turn_clock import TurnClock
@@ -77,12 +79,10 @@ class Replica:
         return "send_bulk" if self.copying else "online"
 
 
-class Replicas:
+class ConnectedReplicas:
     """The replicas of a node, by session."""
 
-    def __init__(
-        self, records: TurnRecords, times: TurnClock, lock: threading.RLock
-    ) -> None:
+    def __init__(self, records: TurnRecords, times: TurnClock, lock: threading.RLock) -> None:
         self.by_session: dict[Session, Replica] = {}
         self._live: list[Replica] = []
         self._records = records
@@ -91,8 +91,8 @@ class Replicas:
         self._alive_at = self._seen_at = 0.0
         self.keeps = False
         """True if journal files are kept for replicas."""
-        self.waiting: dict[Session, None] = {}
-        """Clients that wait for acknowledgements (WAIT, WAITAOF)."""
+        self.waiting: dict[Session, tuple[Wait, int]] = {}
+        """Clients that wait for acknowledgements (WAIT, WAITAOF), with their wait, and the offset that replicas must have."""
         self.wanted = False
         """True if replicas are to acknowledge each turn."""
 
@@ -113,10 +113,14 @@ class Replicas:
             self._leave(replica)
             replica.room.set()
 
-    def disconnect(self, besides: Session | None = None) -> None:
-        """Close the links to all replicas but ``besides``. They connect again."""
+    def announce(self, state: Continuation) -> None:
+        """Tell the live replicas that they are in the history of ``state`` now."""
+        self.pass_on(bytes(history_begins(state, self._records.turn, self._times.now())))
+
+    def disconnect(self, besides: Session | None = None, *, live: bool = False) -> None:
+        """Close the links to the replicas that are not live, and with ``live`` to all, but ``besides``. They connect again."""
         for session, replica in list(self.by_session.items()):
-            if session is besides:
+            if session is besides or (replica.live and not live):
                 continue
             self._leave(replica)
             session.closing = True
@@ -156,7 +160,9 @@ class Replicas:
 
     def confirmed(self, required: int, *, durable: bool) -> int:
         """Return the offset up to which ``required`` live replicas have everything, in memory or on disk; -1 without so many."""
-        reached = sorted((one.durable if durable else one.acked for one in self._live), reverse=True)
+        reached = sorted(
+            (one.durable if durable else one.acked for one in self._live), reverse=True
+        )
         return reached[required - 1] if len(reached) >= required else -1
 
     @property
@@ -220,7 +226,11 @@ class Replicas:
         self._keep_files(config)
         journal, now = self._records.journal, self._times.monotonic()
         for session, replica in list(self.by_session.items()):
-            if replica.syncing and not replica.copying and now - replica.heard > config.repl_timeout:
+            if (
+                replica.syncing
+                and not replica.copying
+                and now - replica.heard > config.repl_timeout
+            ):
                 log.warning("replica %s is disconnected: it is silent", session.client.address)
                 session.closing = True
                 session.tell()
@@ -349,4 +359,6 @@ class Replicas:
         self.keeps = followed or (self.keeps and (not ttl or now - self._seen_at < ttl))
         least = journal.offset - config.repl_backlog_size
         kept = [number for number, end in dict(journal.catalog.reached).items() if end > least]
-        journal.catalog.follower_needs = min(kept, default=NOTHING_NEEDED) if self.keeps else NOTHING_NEEDED
+        journal.catalog.follower_needs = (
+            min(kept, default=NOTHING_NEEDED) if self.keeps else NOTHING_NEEDED
+        )
