@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.common.addresses import address_text
@@ -323,9 +324,8 @@ class _Link:
                         await loop.run_in_executor(None, writer.write, received.data)
                         primary.copied_bytes += len(received.data)
                     elif isinstance(received, CopyEnds):
-                        await loop.run_in_executor(
-                            None, lambda: writer.complete(received.manifest, keep=keep)
-                        )
+                        ending = partial(writer.complete, received.manifest, keep=keep)
+                        await loop.run_in_executor(None, ending)
                         await self._replace()
                         if replication.offset != granted.offset:
                             raise LinkRefused(
