@@ -24,7 +24,7 @@ ATTRIBUTES = 20
 PARAMETERS = 8
 SMALL_LINES = 130
 
-BUDGET = 119_200
+BUDGET = 122_600
 """Lines of `src`: Python, .pxd and Lua. Raising it needs an ADR that says what was bought."""
 
 
