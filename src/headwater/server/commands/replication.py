@@ -79,6 +79,8 @@ def replconf(call: Call, session: Session, services: Services) -> None:
             replica.port = arguments.integer(index + 1)
         elif option == b"IP-ADDRESS":
             replica.address = arguments.bytes(index + 1)[:255].decode("utf-8", "surrogateescape")
+        elif option == b"MAY-LACK":
+            replica.may_lack = arguments.bytes(index + 1) == b"yes"
         elif option not in {b"CAPA", b"VERSION", b"RDB-ONLY", b"RDB-FILTER-ONLY"}:
             typed = shown(arguments.bytes(index))
             raise CommandError(f"ERR Unrecognized REPLCONF option: {typed}")

@@ -208,6 +208,8 @@ class _Link:
         await self._ask("PING")
         port = config.replica_announce_port or self._port
         await self._ask("REPLCONF", "listening-port", port)
+        if self._services.replication.may_lack:
+            await self._ask("REPLCONF", "may-lack", "yes")
         if config.replica_announce_ip:
             await self._ask("REPLCONF", "ip-address", config.replica_announce_ip)
 

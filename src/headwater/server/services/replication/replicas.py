@@ -57,6 +57,8 @@ class Replica:
         self.port = 0
         self.syncing = False
         """True after HWSYNC."""
+        self.may_lack = False
+        """True if it says that it may lack what it answered as a primary."""
         self.live = False
         self.copying = False
         self.acked = -1
@@ -164,6 +166,10 @@ class ConnectedReplicas:
             (one.durable if durable else one.acked for one in self._live), reverse=True
         )
         return reached[required - 1] if len(reached) >= required else -1
+
+    def count_complete(self, offset: int) -> int:
+        """Return the number of live replicas that have everything up to ``offset`` and have lost nothing in a crash."""
+        return sum(one.acked >= offset and not one.may_lack for one in self._live)
 
     @property
     def live_count(self) -> int:

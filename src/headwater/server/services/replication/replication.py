@@ -6,7 +6,8 @@ Rule 2. A promotion begins a new history, which remembers at which offset it lef
         have everything learn of it over the link; the others connect again.
 Rule 3. With ``synchronous-replicas`` n, another replica may have what the former primary has answered, and this one not. So
         a promoted node answers nothing until n members follow it, and takes over what one of them has more. That finds
-        every answered change if there are 2n replicas at most.
+        every answered change if there are 2n replicas at most. A former primary that crashed without `appendfsync always`
+        does not count: it may have lost what it answered.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ class Replication:
         self.held = HeldReplies(replicas)
         self.on_change: Callable[[], None] | None = None
         """Function that is called after a change of the primary. None for an embedded store, which follows none."""
+        self.may_lack = False
+        """True if this node may lack what it answered as a primary, before it crashed (rule 3)."""
         self._config = Config()
         self._followed: StoreHistory | None = None
         """The history of the primary that this node follows or followed last; None after a start and a promotion."""
@@ -153,6 +156,8 @@ class Replication:
     def load(self) -> None:
         """Begin with the journal. A store that was a replica's, and has no primary now, is promoted."""
         follows = any(one.offset == FOREVER for one in self.own_history.left)
+        always = self._config.journal_policy == "always"
+        self.may_lack |= not (self.journal.recovery.clean or follows or always)
         if not follows or self.primary is not None or self._config.replicaof:
             return
         try:
@@ -264,7 +269,7 @@ class Replication:
         required = self._config.synchronous_replicas
         if not self.gathers or self.tail is not None:
             return
-        if required and self.replicas.confirmed(required, durable=False) < self.offset:
+        if self.replicas.count_complete(self.offset) < required:
             return
         try:
             self._begin_history()
@@ -333,6 +338,7 @@ class Replication:
     def adopt(self, history: StoreHistory) -> None:
         """Follow ``history`` from now on. A restart without a primary begins one of its own, where this store is then."""
         if history != self._followed:
+            self.may_lack &= any(one.history == history.id for one in self.own_history.left)
             self._write_history(history.followed())
             self._followed = history
             self._announce()
