@@ -278,6 +278,28 @@ def test_a_promoted_replica_takes_over_what_another_one_has_more(group: Group) -
     assert copies == [1, 1], "one each at the beginning"
 
 
+def test_a_former_primary_that_crashed_does_not_complete_a_promotion(group: Group) -> None:
+    # Given a promoted replica, and two members that may follow it
+    primary, promoted, other = (group.member("--synchronous-replicas", "1") for _ in range(3))
+    promoted.follow(primary)
+    other.follow(primary)
+    add(primary, 10)
+    other.has_all_of(primary)
+    promoted.has_all_of(primary)
+    primary.server.kill()
+    promoted.client.execute_command("REPLICAOF", "NO", "ONE")
+    # When the former primary is back, which may have lost the last second
+    primary.server.start()
+    primary.follow(promoted)
+    # Then the promoted one still waits, for the one that has lost nothing
+    assert promoted.replication()["connected_slaves"] == 1
+    with pytest.raises(redis.ResponseError, match="waits for its replicas"):
+        promoted.client.xlen("s")
+    other.client.execute_command("REPLICAOF", *promoted.place)
+    eventually(lambda: "promotion_waits_for_replicas" not in promoted.replication())
+    assert promoted.client.xlen("s") == 10
+
+
 def test_an_operator_gives_up_what_only_lost_replicas_have(group: Group) -> None:
     # Given a promoted replica that waits for others
     primary, replica = (group.member("--synchronous-replicas", "1") for _ in range(2))
