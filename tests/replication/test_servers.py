@@ -329,3 +329,26 @@ def test_a_replica_that_restarts_as_a_primary_waits_for_the_others(group: Group)
     assert replica.replication()["role"] == "master"
     with pytest.raises(redis.ResponseError, match="NOREPLICAS"):
         replica.client.xlen("s")
+
+
+def test_a_new_server_does_not_complete_a_promotion(group: Group) -> None:
+    # Given a promoted replica that waits for another one
+    primary, promoted, other = (group.member("--synchronous-replicas", "1") for _ in range(3))
+    promoted.follow(primary)
+    other.follow(primary)
+    add(primary, 10)
+    other.has_all_of(primary)
+    promoted.has_all_of(primary)
+    primary.server.kill()
+    promoted.client.execute_command("REPLICAOF", "NO", "ONE")
+    # When an empty server follows it, then it gets no copy yet
+    new = group.member()
+    new.client.execute_command("REPLICAOF", *promoted.place)
+    eventually(lambda: "sends no copies" in new.server.log())
+    assert "promotion_waits_for_replicas" in promoted.replication()
+    # And when the other one is there, it does
+    other.client.execute_command("REPLICAOF", *promoted.place)
+    eventually(lambda: "promotion_waits_for_replicas" not in promoted.replication())
+    new.linked()
+    new.has_all_of(promoted)
+    assert new.client.xlen("s") == 10

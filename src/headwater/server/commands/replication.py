@@ -203,6 +203,10 @@ def hwsync(call: Call, session: Session, services: Services) -> None:
         raise CommandError(
             "NOMASTERLINK this server was promoted, and takes over what the replica has more"
         )
+    if replication.gathers and not included:
+        raise CommandError(
+            "NOMASTERLINK this server was promoted, and sends no copies before its replicas are back"
+        )
     session.client.role = "S"
     replication.replicas.begin(session, replication.journal, replication.history, history, offset)
     session.reply_mode = "off"

@@ -166,13 +166,12 @@ class Execution(Runner):
         each = queue.commands if known.name == b"EXEC" and queue is not None else (known,)
         writes = any(one.command.writes for one in each)
         stale = all("stale" in one.command.flags for one in each)
-        refusal = self._services.replication.refusal(writes=writes, stale=stale)
+        shows = any(one.on_keys or one.name in SCRIPTS for one in each)
+        refusal = self._services.replication.refusal(writes=writes, stale=stale, shows=shows)
         if refusal is not None:
             raise CommandError(refusal)
-        if any(one.on_keys or one.name in SCRIPTS for one in each):
-            session.output.shown_turn = (
-                self._services.records.turn
-            )  # not PUBLISH, nor what Sentinel sends to promote this server
+        if shows:  # not PUBLISH, nor what Sentinel sends to promote this server
+            session.output.shown_turn = self._services.records.turn
 
     def _check_memory(self, session: Session, known: KnownCommand, arguments: Arguments) -> None:
         """Refuse a command that may take more memory than maxmemory allows. Raises `CommandError` (OOM)."""

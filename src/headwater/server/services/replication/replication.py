@@ -114,11 +114,12 @@ class Replication:
             )
         return self._records.journal
 
-    def refusal(self, *, writes: bool, stale: bool) -> str | None:
-        """Return the reason why a command that ``writes``, or may see ``stale`` data, may not run now; None if it may."""
+    def refusal(self, *, writes: bool, stale: bool, shows: bool) -> str | None:
+        """Return the reason why a command that ``writes``, may see ``stale`` data, or ``shows`` keys may not run now; None if it
+        may."""
         config = self._config
         if self.gathers:
-            return None if stale else GATHERS
+            return GATHERS if shows else None
         if self.primary is not None:
             if writes:
                 return READONLY
@@ -157,7 +158,7 @@ class Replication:
         """Begin with the journal. A store that was a replica's, and has no primary now, is promoted."""
         follows = any(one.offset == FOREVER for one in self.own_history.left)
         always = self._config.journal_policy == "always"
-        self.may_lack |= not (self.journal.recovery.clean or follows or always)
+        self.may_lack = not (self.journal.recovery.clean or follows or always)
         if not follows or self.primary is not None or self._config.replicaof:
             return
         try:
