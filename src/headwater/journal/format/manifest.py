@@ -4,6 +4,7 @@
     seed 00005eed
     history 7f…                         40 hexadecimal digits; history none
     left 1a… 2048                       a former history; none or more lines
+    stopped 4096                        only after a clean stop: the offset of the store
     image 3                             image none
     image_turn 120                      these five lines only if there is an image
     image_now_ms 1526569498055
@@ -25,7 +26,9 @@ Rule 3. No image has the number ``next_image`` or a later one. No segment that i
 Rule 4. A history is a sequence of changes. A store and its replicas have the same one as long as each of them
         continues it. An offset is a number of bytes of facts since a history began, and a new history goes on
         counting. So history and offset name a state, and a member that left ``history`` at an offset has
-        the states of the former one up to that offset. ``history none``: the next start begins one.
+        the states of the former one up to that offset. ``history none``: the next start begins one. A start
+        continues the history of a clean stop, if the store still has its offset. After a crash, replicas may
+        have changes that are lost here, so another history begins.
 Rule 5. The last line is the checksum of all lines before it. Every line must have exactly the written form.
         After correcting a line by hand, replace the last line by `failures.EDITED`.
 
@@ -83,6 +86,8 @@ class StoreHistory(NamedTuple):
 
     id: str
     left: tuple[Left, ...] = ()
+    stopped: int | None = None
+    """The offset at the clean stop that ended the last process; None while one runs, and after a crash."""
 
     @classmethod
     def new(cls) -> StoreHistory:
@@ -164,6 +169,8 @@ class StoreManifest(NamedTuple):
         else:
             lines.append(f"history {self.history.id}")
             lines += [f"left {one.history} {one.offset}" for one in self.history.left]
+            if self.history.stopped is not None:
+                lines.append(f"stopped {self.history.stopped}")
         if self.image is None:
             lines.append("image none")
         else:
@@ -263,7 +270,10 @@ class _Lines:
                 raise self._flaw(f"more than {MOST_LEFT} former histories")
             if left[-1].offset < left[-2:][0].offset:
                 raise self._flaw("a former history that was left before an earlier one")
-        return None if found is None else StoreHistory(found, tuple(left))
+        stopped = None
+        if found is not None and self._lines[self._at].startswith("stopped "):
+            (stopped,) = self._numbers("stopped")
+        return None if found is None else StoreHistory(found, tuple(left), stopped)
 
     def _image(self, lines: tuple[str, ...]) -> ImageEntry | None:
         found = self._match(f"image (?:none|{_NUMBER})", "image")[1]

@@ -205,8 +205,19 @@ class Catalog:
     def save_floor(self, floor: Synced) -> None:
         """Write the `floor` if MANIFEST has another one. A failure is logged: nothing is lost."""
         self.floor = floor
-        if self.manifest is None or self.manifest.floor == self.floor:
-            return
+        if self.manifest is not None and self.manifest.floor != floor:
+            self._save()
+
+    def save_stop(self, floor: Synced, offset: int) -> None:
+        """Write that the store was stopped cleanly at ``offset``, and the `floor`. A failure is logged: nothing is lost."""
+        self.floor = floor
+        if self.history is not None:
+            self.history = self.history._replace(stopped=offset)
+        if self.manifest is not None:
+            self._save()
+
+    def _save(self) -> None:
+        assert self.manifest is not None
         try:
             self.replace(self.manifest)
         except OSError as error:

@@ -414,8 +414,8 @@ class Journal:
 
     def _finish(self) -> None:
         self._end_file()
-        if self._writer.end > FILE_HEADER_BYTES:
-            self.catalog.save_floor(self._writer.here())
+        written = self._writer.end > FILE_HEADER_BYTES
+        self.catalog.save_stop(self._writer.here() if written else self.catalog.floor, self.offset)
 
     def _end_file(self) -> None:
         """Make everything durable, and record that at the end of this file."""

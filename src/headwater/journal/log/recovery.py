@@ -93,6 +93,8 @@ class Recovery:
         self.end = 0
         self.bytes = 0
         self.clean = False
+        self.crashed = False
+        """True if the store was not stopped cleanly, and was not a replica."""
         self.last_synced = Synced(0, 0)
         self.damaged_spare: str | None = None
         self._found: list[JournalFile] = []

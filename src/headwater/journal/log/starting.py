@@ -61,14 +61,18 @@ def _durable(recovery: Recovery, writer: Writer) -> Synced:
 
 def _history(recovery: Recovery) -> StoreHistory:
     """Return the history that the store continues. After a clean stop, and for a replica, it is the former one. After a
-    crash of a primary it is a new one: a replica may have received changes that are lost here."""
+    crash of a primary it is a new one: a replica may have received changes that are lost here. That the journal ends
+    cleanly is not enough: what followed an earlier clean stop or a rotation may be lost."""
     former = recovery.catalog.history
     if former is None:
         return StoreHistory.new()
     replica = any(
         one.offset == FOREVER for one in former.left
     )  # nothing was written to its own history yet
-    return former if recovery.clean or replica else former.leave(recovery.offset)
+    if replica or former.stopped == recovery.offset:
+        return former._replace(stopped=None)
+    recovery.crashed = True
+    return former.leave(recovery.offset)
 
 
 def _write_manifest(files: Files, recovery: Recovery, last: int, seed: int) -> None:

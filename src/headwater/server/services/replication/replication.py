@@ -158,7 +158,7 @@ class Replication:
         """Begin with the journal. A store that was a replica's, and has no primary now, is promoted."""
         follows = any(one.offset == FOREVER for one in self.own_history.left)
         always = self._config.journal_policy == "always"
-        self.may_lack = not (self.journal.recovery.clean or follows or always)
+        self.may_lack = self.journal.recovery.crashed and not always
         if not follows or self.primary is not None or self._config.replicaof:
             return
         try:
