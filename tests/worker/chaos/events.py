@@ -69,14 +69,6 @@ def holds(runs: Iterable[Run], seconds: float) -> list[Event]:
     return [Event(HOLD, run.pid, run.at, run.at + seconds) for run in runs]
 
 
-def deaths(runs: Iterable[Run], events: Iterable[Event], seconds: float) -> int:
-    """How many processes were killed within so many seconds after they began to run a message."""
-    killed = [(event.pid, event.began) for event in events if event.kind in DEATHS]
-    return sum(
-        any(pid == run.pid and 0 <= at - run.at <= seconds for pid, at in killed) for run in runs
-    )
-
-
 def ran_since(directory: Path, moment: float) -> set[int]:
     """The processes that have handled a message since ``moment``, by the ends of their files: reading all of them takes
     seconds, and what asks has the proxies of the workers in its event loop."""

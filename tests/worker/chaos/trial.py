@@ -19,13 +19,12 @@ import tempfile
 import time
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.worker.apps import eventually
 from tests.worker.chaos import flow
-from tests.worker.chaos.events import HOLD, Event, deaths, holds, ran_since, read_runs, repeated
+from tests.worker.chaos.events import HOLD, Event, holds, ran_since, read_runs, repeated
 from tests.worker.chaos.load import Load
 from tests.worker.chaos.verdict import judge, settled
 from tests.worker.chaos.workers import Workers
@@ -130,7 +129,7 @@ class Trial:
         await load.close()
         with server.look() as client:
             client.connection_pool.connection_kwargs["decode_responses"] = False
-            self.failures += judge(client, load, self._deaths(directory))
+            self.failures += judge(client, load)
         self.failures += [f"a false alarm of the server: {line}" for line in server.alarms()]
         self.done["messages"] = len(load.confirmed)
         return self.verdict(directory, load, self._verdict(directory, load))
@@ -138,11 +137,6 @@ class Trial:
     def verdict(self, directory: Path, load: Load, verdict: Verdict) -> Verdict:
         """Add further checks to the verdict. A subclass may override it."""
         return verdict
-
-    def _deaths(self, directory: Path) -> Callable[[int], int]:
-        """A function that tells how many processes were killed while ``bill`` ran a message that holds the lock."""
-        runs, _stalls = read_runs(directory)
-        return lambda number: deaths(runs.get(("bill", number), ()), self.events, HOLD_SECONDS)
 
     def _verdict(self, directory: Path, load: Load) -> Verdict:
         runs, stalls = read_runs(directory)
