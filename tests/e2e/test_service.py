@@ -176,6 +176,28 @@ def test_the_log_names_the_client_that_ended_the_server(tmp_path: Path) -> None:
         )
 
 
+def test_signals_while_the_loop_closes_print_nothing_and_do_not_change_the_exit_status(
+    tmp_path: Path,
+) -> None:
+    # Given a server whose event loop gets SIGTERM while it closes, and again afterwards
+    program = (
+        "import asyncio, sys; from tests.closing_loop import ClosingLoops; from headwater.cli.entry import main;"
+        "asyncio.set_event_loop_policy(ClosingLoops());"
+        "sys.argv[:] = ['headwater', 'serve', '--port', '0', '--dir', sys.argv[1]]; main()"
+    )
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path / "data")], stderr=output, stdout=output
+        )
+    eventually(lambda: "started as process" in log.read_text())
+    # When it stops
+    server.send_signal(signal.SIGTERM)
+    # Then its exit status is 0, and nothing is printed about the other signals
+    assert server.wait(WITHIN) == 0
+    assert messages(log.read_text())[-1] == "INFO stopped with exit status 0"
+
+
 # --- the log ------------------------------------------------------------------------------------------
 
 

@@ -83,6 +83,11 @@ async def test_a_message_that_always_kills_its_worker_becomes_a_dead_letter() ->
             t.crash(bill)
             await t.advance("31s")
         assert t.deliveries(bill) == [1, 2, 3, 4]
+
+        # A process that is only silent may be heard of again: for three times claim_after the message waits.
+        assert t.dead(orders) == []
+        await t.advance("90s")
+        assert t.deliveries(bill) == [1, 2, 3, 4]
         (letter,) = t.dead(orders)
     assert letter.deliveries == 4
     assert letter.error.startswith("Crashes: 2 processes died while running it alone")
@@ -106,6 +111,7 @@ async def test_a_poison_message_makes_no_other_message_a_dead_letter() -> None:
         for _death in range(4):
             t.crash(bill)
             await t.advance("31s")
+        await t.advance("90s")
         (letter,) = t.dead(orders)
     assert (b"id", b"3") in letter.fields
     assert sorted(handled) == [0, 1, 2, 4, 5]

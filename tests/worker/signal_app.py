@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from headwater.worker import App
+from tests.closing_loop import ClosingLoops
 from tests.worker.apps import Order, orders
 
 HOW = os.environ.get("SIGNALS", "import")
@@ -55,3 +56,5 @@ async def start() -> None:
 
 if HOW in ("import", "exit", "raise", "stubborn"):
     install()
+if HOW == "closing":
+    asyncio.set_event_loop_policy(ClosingLoops())

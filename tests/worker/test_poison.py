@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import headwater
-from headwater.groups.reading.poison import Record
+from headwater.groups.membership.member import Member
+from headwater.groups.protocol.capabilities import probe
+from headwater.groups.protocol.operation import perform
+from headwater.groups.reading.poison import Record, heard
 from headwater.messages.keys import poison_key
 from headwater.worker import Delivery
 from tests.worker.apps import (
@@ -128,6 +131,34 @@ async def test_a_message_whose_process_died_twice_in_quarantine_is_a_dead_letter
     assert sorted(handled) == [0, 2]
     assert letter.deliveries == 4
     assert "Crashes: 2 processes died while running it alone" in letter.error
+
+
+async def test_a_message_runs_if_the_silent_process_that_it_seemed_to_kill_is_heard_of(
+    store: Store,
+) -> None:
+    # Given an entry that ran alone when a process died, and runs alone in another one, which is silent
+    app = store.app()
+    handled = []
+
+    @app.consumer(orders, **QUICK)
+    async def bill(order: Order) -> None:
+        handled.append(order.id)
+
+    entry_id = await unrenewed(store, 1, count=4, record=Record(excused=2, alone_at=4, crashes=1))
+
+    async def condemned() -> bool:
+        return (await record_of(store, entry_id)).condemned()
+
+    async with working(app):
+        # When it is claimed, and its owner says that it lives: it only held the interpreter's lock
+        await eventually(condemned)
+        able = await perform(store.look, probe())
+        owner = Member("orders", "g", "gone", 300, able)
+        await perform(store.look, heard(owner, [(entry_id.encode(), 4, True)]))
+        # Then it runs again, and is not a dead letter
+        await eventually(store.settled)
+    assert handled == [0]
+    assert await store.dead() == []
 
 
 async def _record_deleted(store: Store) -> bool:

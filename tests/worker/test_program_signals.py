@@ -51,3 +51,18 @@ async def test_a_program_that_exits_keeps_its_status_although_a_handler_of_a_mes
         worker.signal(signal.SIGTERM)
         assert worker.wait() == 7
         assert "although 1 handler ignores its cancellation" in worker.log()
+
+
+@pytest.mark.slow
+async def test_signals_while_the_loop_closes_print_nothing_and_do_not_change_the_exit_status(
+    store_url: Callable[[str], str],
+) -> None:
+    # Given a worker that cannot start, whose loop gets SIGTERM while it closes, and again afterwards
+    url = store_url("headwater") + "/99"
+    with one_worker(url, target="tests.worker.signal_app:app", SIGNALS="closing") as worker:
+        # When it ends
+        status = worker.wait()
+        # Then its exit status is that of its own error, which alone is printed
+        assert status == 78
+        assert "DB index is out of range" in worker.log()
+        assert "Traceback" not in worker.log()

@@ -72,13 +72,13 @@ class Signals:
             signal.signal(number, signal.SIG_IGN)
 
     def finish(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Ignore, after the server has stopped, the signals that only reopen the log: by default they
-        would kill the process."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, REOPENING)
-        for number in REOPENING:
+        """Ignore all signals after the server has stopped. By default they would change the exit status, and
+        asyncio prints a traceback if one arrives while a loop closes."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING, *REOPENING))
+        for number in (*STOPPING, *REOPENING):
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, REOPENING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOPPING, *REOPENING))
 
     def _on_reopen(self, number: int, _frame: FrameType | None) -> None:
         self._reopen(signal.Signals(number).name)

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 STALL: Final = "stall"
+HOLD: Final = "hold"
 
-AFTERMATH_SECONDS: Final = {STALL: 1.5, "SIGSTOP": 1.5, "SIGKILL": 0.3, "segfault": 0.3}
+AFTERMATH_SECONDS: Final = {STALL: 1.5, HOLD: 1.5, "SIGSTOP": 1.5, "SIGKILL": 0.3, "segfault": 0.3}
 """Seconds after its end in which an event still has effects. A process that was paused runs what it had
 buffered before it learns that its leases are lost, and deaths are detected by polling."""
 
 DEATHS: Final = ("SIGKILL", "segfault")
 
 ENDS: Final = 4_000
-"""How many bytes at the end of a file `ran_since` reads."""
+"""How many bytes at the end of a file `latest` reads."""
 
 OUTAGE_SECONDS: Final = 2.5
 """The same for faults of a connection or the server. An attempt to connect that began during the fault ends
@@ -63,16 +64,30 @@ def read_runs(directory: Path) -> tuple[dict[tuple[str, int], list[Run]], list[E
     return runs, stalls
 
 
+def holds(runs: Iterable[Run], seconds: float) -> list[Event]:
+    """The events of a message whose runs hold the interpreter's lock for so long: others may claim what its process has."""
+    return [Event(HOLD, run.pid, run.at, run.at + seconds) for run in runs]
+
+
+def latest(file: Path) -> list[tuple[str, int, float]]:
+    """Consumer, message and start of the last runs of this file: reading all of it takes seconds, and what asks has the
+    proxies of the workers in its event loop."""
+    with file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - ENDS))
+        lines = [line.split() for line in opened.read().decode().splitlines()]
+    return [
+        (line[0], int(line[1]), float(line[2]))
+        for line in lines[-ENDS // 100 :]
+        if line[0] != STALL
+    ]
+
+
 def ran_since(directory: Path, moment: float) -> set[int]:
-    """The processes that have handled a message since ``moment``, by the ends of their files: reading all of them takes
-    seconds, and what asks has the proxies of the workers in its event loop."""
+    """The processes that have handled a message since ``moment``."""
     found = set()
     for path in directory.glob("runs-*"):
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - ENDS))
-            lines = [line.split() for line in file.read().splitlines()]
-        starts = [line for line in lines[-ENDS // 100 :] if line[0] != STALL.encode()]
-        if starts and float(starts[-1][2]) >= moment:
+        runs = latest(path)
+        if runs and runs[-1][2] >= moment:
             found.add(int(path.name.partition("-")[2]))
     return found
 

@@ -7,7 +7,8 @@ pause         SIGSTOP for longer than ``claim_after``, then SIGCONT
 cut           connections closed, or silent for a while, or silent for good
 server kill   SIGKILL of the server, which syncs every write, and its restart with the same data
 segfault      a message that kills each process that handles it
-hold          a message whose handler keeps the interpreter's lock for longer than ``claim_after``
+hold          a message whose handler keeps the interpreter's lock for longer than ``claim_after``. At most one
+              kill hits the process that runs it: two while it runs alone would make it a poison message, rightly
 deploy        a new worker process, then SIGTERM of the oldest one
 """
 
@@ -24,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.worker.apps import eventually
 from tests.worker.chaos import flow
-from tests.worker.chaos.events import Event, ran_since, read_runs, repeated
+from tests.worker.chaos.events import HOLD, Event, holds, latest, ran_since, read_runs, repeated
 from tests.worker.chaos.load import Load
 from tests.worker.chaos.verdict import judge, settled
 from tests.worker.chaos.workers import Workers
@@ -40,6 +41,9 @@ LONGER_SECONDS: Final = (1.1, 2.0)
 
 SETTLE_SECONDS: Final = 90.0
 """Time after the last fault in which all messages must be settled and every process must handle some."""
+
+HOLD_SECONDS: Final = flow.HOLD_MICROSECONDS / 1e6 + 0.5
+"""Longest time between the start of a handler that holds the interpreter's lock, and its settlement."""
 
 DISTURBANCES: Final = ("cut", "silent", "silent for ever", "slow")
 
@@ -87,6 +91,8 @@ class Trial:
         self.failures: list[str] = []
         self.log: list[str] = []
         """Logs of the worker processes."""
+        self._struck: set[int] = set()
+        """Messages that held the interpreter's lock of a process that was killed."""
 
     def run(self) -> Verdict:
         """Run the trial. Raises `tests.peers.PeerMissing`."""
@@ -143,7 +149,13 @@ class Trial:
             if consumer in ("audit", "meter")
             or (consumer != "tick" and load.kinds[number] in ("", "yield", "hold"))
         }
-        reasons, unexplained = repeated(plain, [*self.events, *stalls, *load.stalls])
+        held = [
+            event
+            for (consumer, number), found in runs.items()
+            if consumer == "bill" and load.kinds[number] == HOLD
+            for event in holds(found, HOLD_SECONDS)
+        ]
+        reasons, unexplained = repeated(plain, [*self.events, *stalls, *load.stalls, *held])
         for consumer in ("audit", "press", "meter"):
             never = [number for number in load.confirmed if (consumer, number) not in runs]
             if never:
@@ -182,19 +194,34 @@ class Trial:
             elif fault == "server_kills":
                 await self._kill_server(server)
             else:
-                pending.append(asyncio.create_task(await self._strike(fault, workers)))
+                pending.append(asyncio.create_task(await self._strike(fault, workers, load)))
         await asyncio.gather(*pending)
 
-    async def _strike(self, fault: str, workers: Workers) -> Any:
+    async def _strike(self, fault: str, workers: Workers, load: Load) -> Any:
         """Choose a worker. Returns an awaitable that carries out the fault on it."""
         await eventually(lambda: len(workers.pids()) > 1, "two processes run")
         pid = self.chance.choice(workers.pids())
         seconds = self.chance.uniform(*LONGER_SECONDS)
         if fault == "kills":
+            while (held := self._held_by(pid, workers, load)) in self._struck:
+                await asyncio.sleep(0.05)
+                await eventually(lambda: len(workers.pids()) > 1, "two processes run")
+                pid = self.chance.choice(workers.pids())
+            if held is not None:
+                self._struck.add(held)
             return workers.kill(pid)
         if fault == "pauses":
             return workers.pause(pid, seconds)
         return workers.disturb(pid, self.chance.choice(DISTURBANCES), seconds)
+
+    def _held_by(self, pid: int, workers: Workers, load: Load) -> int | None:
+        """The message that holds the interpreter's lock of this process, if one does."""
+        file = workers.directory / f"runs-{pid}"
+        since = time.monotonic() - HOLD_SECONDS
+        for consumer, number, at in reversed(latest(file) if file.exists() else []):
+            if consumer == "bill" and load.kinds[number] == HOLD and at >= since:
+                return number
+        return None
 
     async def _kill_server(self, server: Restarting) -> None:
         began = time.monotonic()

@@ -3,7 +3,8 @@
     claimed from a silent owner ──▶ did it run alone there? ──no──▶ excused + 1
                                               │                     twice: a suspect, which runs alone
                                              yes
-                                              └──▶ crashes + 1; at max_crashes a dead letter
+                                              └──▶ crashes + 1; at max_crashes condemned: a dead letter, unless
+                                                   the owner is heard of soon
 
 Rule 1. A delivery that ended because its process died is *excused*: it does not count as an attempt,
         because another message in the process may have killed it.
@@ -13,7 +14,8 @@ Rule 3. A death counts against a message as a crash only if the message ran alon
 Rule 4. Silence counts as a death only until the owner is heard of again. Then the death is *forgiven*: the
         delivery stays excused, but does not make the message a suspect. So only processes that have ended
         count. A process that knows that the owner is alive records this by `heard`, before or after the
-        claim: the owner itself when it finds the entry lost, or its supervisor while the owner is stopped.
+        claim: the owner itself when it finds the entry lost, or its supervisor while the owner is stopped. So a
+        message that is condemned by silence waits before it becomes a dead letter (`worker.read.admission`).
 Rule 5. Some claims are never judged, but the store counts them as deliveries: a process dies between a claim
         and writing the record, or a blocked read of a dead machine claims. For each known death, one such
         delivery is allowed, so that it does not make a message a dead letter.

@@ -86,6 +86,7 @@ async def work(
     finally:
         if reporting is not None:
             reporting.cancel()
+        signals.leave_loop()
     _abandon_handlers(signals.status)
     signals.finish()
 
@@ -131,6 +132,19 @@ class _Signals:
             self._leaving = leaving  # after the graceful stop
         except BaseException:
             log.exception("the program's own signal handler failed; the worker stops all the same")
+
+    def leave_loop(self) -> None:
+        """Handle signals without the loop, which is about to close: asyncio prints a traceback if a signal arrives while
+        a loop closes, and the default action would end the process with another status afterwards."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        for number in STOPPING:
+            current = signal.getsignal(number)
+            self._loop.remove_signal_handler(number)
+            if current is self._mine[number]:
+                current = self._mine[number] = lambda arrived, _frame: self._arrived(arrived)
+            signal.signal(number, current)
+        signal.set_wakeup_fd(-1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
     @property
     def status(self) -> int:

@@ -6,6 +6,7 @@ Fetcher ──▶ Admission ──▶ Gate, if there are limits ──▶ Pool
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from headwater.groups.reading.claiming import Delivered
@@ -18,6 +19,12 @@ from headwater.worker.read.quarantine import Quarantine
 from headwater.worker.run.endings import Endings
 from headwater.worker.settle.in_flight import InFlight
 from headwater.worker.settle.scope import Scope
+
+log = logging.getLogger("headwater.worker")
+
+DOUBT = 3
+"""How many times ``claim_after`` a condemned message waits before it is a dead letter. Its owner was only silent: if it is
+alive, it says so when it is able to, and the message is not condemned any more (`reading.poison`, rule 4)."""
 
 
 class Admission:
@@ -90,7 +97,10 @@ class Admission:
         if not owned.unbegun or not self._in_flight.owns(owned):
             return False  # a stop has handed it back, or another consumer owns it
         if owned.record is not NO_RECORD and owned.record.condemned(self._consumer.max_crashes):
-            self._endings.end(owned, Condemned(condemnation(owned.record)))
+            if owned.delivered.from_silent:
+                self._put_off(owned)
+            else:
+                self._endings.end(owned, Condemned(condemnation(owned.record)))
         elif owned.attempts > self._consumer.max_deliveries + owned.record.unjudged:
             self._endings.end(owned, Exhausted())
         elif wrong is not None:
@@ -98,3 +108,16 @@ class Admission:
         else:
             return True
         return False
+
+    def _put_off(self, owned: Owned) -> None:
+        """Hand back a condemned message that was claimed from a silent owner, which may be heard of again."""
+        delay_ms = DOUBT * self._consumer.claim_after_ms
+        log.warning(
+            "%s of %s is suspected of having killed %d processes: unless one of them is heard of in %g s, it becomes a "
+            "dead letter",
+            owned.delivery.id,
+            owned.delivery.stream,
+            owned.record.crashes,
+            delay_ms / 1000,
+        )
+        self._in_flight.hand_back([owned], delay_ms=delay_ms)
