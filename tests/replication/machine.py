@@ -58,6 +58,8 @@ class Member:
         self.node = open_node(Config(appendfsync="everysec"), clock=self.clock, files=self.files)
         self.node.services.replication.on_change = lambda: None
         self.client = Client(self.node)
+        """Runs random commands, so it may be blocked or in a transaction."""
+        self.operator = Client(self.node)
 
     @property
     def journal(self) -> Journal:
@@ -89,6 +91,7 @@ class Link:
         self.primary = primary
         self.replica = replica
         self._session: Session = primary.node.connect(kind="tcp", address="10.0.0.1:1")
+        replica.operator.run((b"REPLICAOF", b"primary.example", b"6379"))
         replica.node.services.replication.follow("primary.example", 6379)
         history, offset = replica.journal.history, replica.journal.offset
         assert history is not None
@@ -275,7 +278,7 @@ class Machine:
         self._cut(member)
         for one in self._followers_of(member):
             self._cut(one)
-        member.client.run((b"REPLICAOF", b"NO", b"ONE"))
+        assert member.operator.run((b"REPLICAOF", b"NO", b"ONE")) == b"+OK\r\n"
         self.primary = member
 
     def _checkpoint(self, member: Member) -> None:
