@@ -62,4 +62,7 @@ def test_a_former_primary_follows_the_new_one(sentinels: Sentinels) -> None:
     after = sentinels.primary()
     after.ask("XADD", "s", "*", "n", "last")
     until(lambda: before.ask("XLEN", "s") == 101, "it has the new entry")
-    assert f"replicaof 127.0.0.1 {after.port}" in (before.peer.directory / "headwater.conf").read_text()
+    assert (
+        f"replicaof 127.0.0.1 {after.port}"
+        in (before.peer.directory / "headwater.conf").read_text()
+    )

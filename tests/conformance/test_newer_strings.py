@@ -273,5 +273,7 @@ def test_increx_takes_numbers_of_thousands_of_digits(client: LocalClient, digits
         assert reply == Failure(b"ERR Increment is not a valid float")
         return
     assert isinstance(reply, list)
-    assert len(reply[0]) == digits
-    assert reply[0].startswith(b"1" * 19)
+    total = reply[0]
+    assert isinstance(total, bytes)
+    assert len(total) == digits
+    assert total.startswith(b"1" * 19)

@@ -153,7 +153,9 @@ def test_the_maximum_length_of_arguments_can_be_set_and_applies_to_open_connecti
 @pytest.mark.parametrize("entry_id", ["*", "5-*", "5-5"])
 def test_the_size_of_an_entry_is_limited(start: Start, entry_id: str) -> None:
     server = start()
-    server.run(lambda running: setattr(running.node.services.settings, "max_entry_bytes", 1000))
+    server.run(
+        lambda running: setattr(running.node.services.clients.settings, "max_entry_bytes", 1000)
+    )
     with connected(server.port) as wire:
         refused = wire.ask("XADD", "s", entry_id, "a", "x" * 1000)
         assert refused == b"-ERR Elements are too large to be stored\r\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from headwater.config.config import Config
@@ -49,7 +50,15 @@ class Pair:
         assert self.primary.node.journal is not None
         self._reader = LinkReader(self.primary.node.journal.seed)
 
-    def _pass_on(self, buffer: bytearray):  # noqa: ANN202
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """The offsets of the primary and the replica."""
+        first, second = self.primary.node.journal, self.replica.journal
+        assert first is not None
+        assert second is not None
+        return first.offset, second.offset
+
+    def _pass_on(self, buffer: bytearray) -> Callable[[], None]:
         groups = counted_groups(buffer)
         return lambda: self.sent.append(groups)
 

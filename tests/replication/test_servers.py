@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,6 +37,14 @@ class Member:
         """Become a replica of ``other``, and wait for the link."""
         self.client.execute_command("REPLICAOF", *other.place)
         self.linked()
+
+    def is_primary(self) -> bool:
+        return bool(self.replication()["role"] == "master")
+
+    def ids(self) -> list[str]:
+        """The ids of the stream ``s``."""
+        found: Any = self.client.xrange("s")
+        return [entry for entry, _fields in found]
 
     def linked(self) -> None:
         eventually(lambda: self.replication().get("master_link_status") == "up")
@@ -158,27 +167,29 @@ def test_a_failover_by_hand_loses_nothing_under_load(group: Group) -> None:
             except redis.RedisError:
                 at = 1 - at
 
+    def has_answered(least: int) -> bool:
+        return len(answered) >= least
+
     writer = threading.Thread(target=write)
     writer.start()
     try:
         # When each hands over to the other, several times
         for turn in range(6):
             here, there = members[turn % 2], members[1 - turn % 2]
-            least = len(answered) + 50
-            eventually(lambda least=least: len(answered) >= least)
+            eventually(partial(has_answered, len(answered) + 50))
             here.client.execute_command("FAILOVER", "TO", *there.place, "TIMEOUT", "10000")
-            eventually(lambda there=there: there.replication()["role"] == "master")
+            eventually(there.is_primary)
             here.linked()
     finally:
         done.set()
         writer.join()
     # Then both have every answered write
-    primary = next(one for one in members if one.replication()["role"] == "master")
+    primary = next(one for one in members if one.is_primary())
     other = members[1 - members.index(primary)]
     other.has_all_of(primary)
-    ids = [entry for entry, _fields in primary.client.xrange("s")]
+    ids = primary.ids()
     assert set(answered) <= set(ids)
-    assert [entry for entry, _fields in other.client.xrange("s")] == ids
+    assert other.ids() == ids
 
 
 @pytest.mark.parametrize("policy", ["always", "everysec"])
@@ -190,7 +201,7 @@ def test_synchronous_replies_wait_for_a_replica(group: Group, policy: str) -> No
         primary.client.xadd("s", {"n": 0})
     replica.follow(primary)
     eventually(lambda: primary.client.execute_command("ROLE")[2] != [])
-    eventually(lambda: add(primary, 1) is None)
+    add(primary, 1)
     # When the replica is stopped while a client writes and another reads
     replica.server.pause()
     replies: list[object] = []
@@ -326,7 +337,7 @@ def test_a_replica_that_restarts_as_a_primary_waits_for_the_others(group: Group)
     replica.server.kill()
     replica.server.start()
     # Then it is a primary that waits
-    assert replica.replication()["role"] == "master"
+    assert replica.is_primary()
     with pytest.raises(redis.ResponseError, match="NOREPLICAS"):
         replica.client.xlen("s")
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from headwater.errors import JournalDamaged
-from headwater.journal.format.records import LOCAL_KIND
+from headwater.journal.format.checksum import LOCAL_KIND
 from headwater.journal.log.journal import Journal
 from headwater.journal.log.tail import JournalTail, NoSuchOffset
 from headwater.server.services.replication.link import Groups, LinkReader
@@ -84,6 +84,7 @@ def test_a_file_that_lost_a_record_is_damaged_not_shorter() -> None:
     journal, _facts = written(3)
     name = "journal-000002"
     used = journal.files.content(name).used
+    assert isinstance(journal.files, CrashableFiles)
     journal.files.corrupt(name, used - 60, bytes(60))
     # When a tail reads it
     tail = journal.tail(0)

@@ -17,12 +17,11 @@ from typing import NamedTuple
 from headwater.errors import JournalDamaged
 from headwater.journal.disk.files import Files
 from headwater.journal.format.batches import FOREIGN, FULL, PIECE_BYTES, GroupScanner
-from headwater.journal.format.checksum import bind_groups
+from headwater.journal.format.checksum import LOCAL_KIND, bind_groups
 from headwater.journal.format.names import JournalFile
 from headwater.journal.format.records import (
     FILE_HEADER_BYTES,
     GROUP_HEADER_BYTES,
-    LOCAL_KIND,
     Synced,
     read_file_header,
 )

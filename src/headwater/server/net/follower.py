@@ -116,7 +116,7 @@ class Follower:
             await _Link(self._driver, primary, self._port()).run()
         except (OSError, LinkLost, TimeoutError, asyncio.IncompleteReadError) as error:
             self._log.warning(
-                "the link to the primary at %s is down: %s", where, error or repr(error)
+                "the link to the primary at %s is down: %s", where, str(error) or repr(error)
             )
         except (LinkRefused, CopyRefused) as error:
             self._log.warning("the primary at %s cannot be followed: %s", where, error)

@@ -273,7 +273,7 @@ class ConnectedReplicas:
         except NoSuchOffset:
             log.warning("replica %s named an offset inside a record", session.client.address)
         except (OSError, HeadwaterError) as error:
-            log.error("replica %s is not served: %s", session.client.address, error)
+            log.error("replica %s is not served: %s", session.client.address, error)  # noqa: TRY400  # not of the program
         except Exception:
             log.exception("replica %s is not served", session.client.address)
         else:

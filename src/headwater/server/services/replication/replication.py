@@ -348,6 +348,7 @@ class Replication:
         """Make a history durable, before anything is written to it. Raises `CommandError` if the disk refuses it: without it a
         restart would continue another history."""
         catalog = self.journal.catalog
+        assert catalog.manifest is not None, "an open journal has one"
         former, catalog.history = catalog.history, history
         try:
             catalog.replace(catalog.manifest)
