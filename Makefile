@@ -23,7 +23,7 @@ FOUR := -n 4 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice clusters chaos-clusters failover conform suites crash asan connections chaos-spark chaos-worker exact-values demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage life peers docs clean
+.PHONY: help install build check format quick test plain slice clusters chaos-clusters failover conform suites crash asan connections chaos-spark chaos-worker exact-values demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage bench-replication life peers docs clean
 
 help:
 	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -49,6 +49,7 @@ help:
 	@echo "make bench-scale  measure how long one command on a million entries blocks other clients"
 	@echo "make bench-spark  compare rows and latency of the Spark source with its peers in the same run"
 	@echo "make bench-storage  compare starts, replay, checkpoints and disk space with peers, half an hour"
+	@echo "make bench-replication  compare rates, copies and lag with one replica with those of peers, ten minutes"
 	@echo "make bench-worker  compare messages per second of the worker with its peers and a raw loop, an hour"
 	@echo "make peers    install Redis 7.0, Redis 8.2 and Valkey 9.1 into .peers/"
 	@echo "make install  create .venv (downloads about 650 MB with Spark)"
@@ -230,6 +231,10 @@ bench-spark: build peers
 # 40 GB of disk: ARGS='--only huge --rounds 1'; an hour of trimming: ARGS='--only trimmed --minutes 60'.
 bench-storage: build peers
 	$(PY) -m benchmarks.storage $(ARGS)
+
+# A complete run writes benchmarks/results/replication/DATE-COMMIT.json. Small: ARGS='--entries 20000 --rounds 1'.
+bench-replication: build peers
+	$(PY) -m benchmarks.replication $(ARGS)
 
 # A hundred million entries, 20 minutes and 15 GB of disk: memory and disk over time, and a plot for the docs. Small:
 # ARGS='--entries 3000000 --output life.json'.

@@ -15,7 +15,7 @@ from benchmarks.machine import ROOT
 from benchmarks.results import Report
 from benchmarks.rows import OURS, REDIS
 from benchmarks.show import number, percent
-from benchmarks.storage import page as storage
+from benchmarks.storage import page as stored
 from benchmarks.stores import PEERS, VALKEY
 from benchmarks.worker import page as worker
 
@@ -203,7 +203,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def page(report: Report, file: str) -> str:
-    """Return the text of the page, without the sections of storage and the worker."""
+    """Return the text of the page, without the sections of storage, replication and the worker."""
     machine, peers, pinned = report["machine"], report["peers"], report["pinned"]
     server, client = pinned["server"], pinned["client"]
     head = HEAD.format(
@@ -238,7 +238,12 @@ def written(path: Path | None = None) -> str:
     """Return the page of the newest results, or of those at ``path``."""
     newest = path or results.newest()
     assert newest is not None, "there are no results: run make bench"
-    parts = [page(results.read(newest), newest.name), storage.section(), worker.section()]
+    parts = [
+        page(results.read(newest), newest.name),
+        stored.storage(),
+        stored.replication(),
+        worker.section(),
+    ]
     return "\n".join(part for part in parts if part)
 
 

@@ -1,4 +1,5 @@
-"""The section about storage of docs/reference/performance.md, from the newest file of `make bench-storage`."""
+"""The sections about storage and replication of docs/reference/performance.md, from the newest files of `make bench-storage`
+and `make bench-replication`."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from benchmarks.show import number, percent
 
 VALKEY: Final = "valkey-9.1"
 DIRECTORY: Final = results.DIRECTORY / "storage"
+REPLICATION: Final = results.DIRECTORY / "replication"
 
 HEAD: Final = """\
-## Storage
+## {title}
 
-`{file}`, commit `{commit}`, {date}: stores that write files, the server on one core and the client on the other;
+`{file}`, commit `{commit}`, {date}: stores that write files, {layout};
 median of {rounds} rounds. *Value* is what the targets apply to: Headwater's own measurement, or its ratio to
 Redis 8.2 of the same round. A row in *x* is a ratio of two measurements of one store.
 
@@ -24,13 +26,26 @@ Redis 8.2 of the same round. A row in *x* is a ratio of two measurements of one 
 """
 
 
-def section(directory: Path = DIRECTORY) -> str:
-    """Return the section, in Markdown; empty if ``directory`` has no results."""
+def storage() -> str:
+    """Return the section about storage, in Markdown; empty without results."""
+    return section(DIRECTORY, "Storage", "the server on one core and the client on the other")
+
+
+def replication() -> str:
+    """Return the section about replication, in Markdown; empty without results."""
+    layout = "the primary on one core, its replica and the client on the other"
+    return section(REPLICATION, "Replication", layout)
+
+
+def section(directory: Path, title: str, layout: str) -> str:
+    """Return the section of the newest results in ``directory``, in Markdown; empty if there are none."""
     newest = results.newest(directory) if directory.exists() else None
     if newest is None:
         return ""
     report = results.read(newest)
     head = HEAD.format(
+        title=title,
+        layout=layout,
         file=newest.name,
         commit=report["commit"][:12],
         date=report["date"][:10],

@@ -13,8 +13,9 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks import results
+from benchmarks import parts, results
 from benchmarks.load import Sample
+from benchmarks.parts import Part
 from benchmarks.rows import OURS, REDIS, Row, Target
 from benchmarks.storage import (
     __main__ as program,
@@ -32,7 +33,7 @@ from benchmarks.storage import (
     starts,
     writers,
 )
-from benchmarks.storage.__main__ import PARTS, Part
+from benchmarks.storage.__main__ import PARTS
 from benchmarks.storage.servers import Unmeasured, running_stored, stored
 from benchmarks.storage.sizes import MIB, Sizes
 from benchmarks.stores import HEADWATER, Store, cores, durability, running
@@ -160,19 +161,19 @@ def test_every_row_that_a_failure_leaves_out_fails_with_the_reason(
 
     monkeypatch.setitem(PARTS, "clean", Part(measure, ("first", "second", "third")))
     # When it is run
-    rows = list(program.measured("clean", Sizes()))
+    rows = list(parts.measured("clean", PARTS["clean"], Sizes()))
     # Then the first row has passed, and the others fail
     assert [row.name for row in rows] == ["first", "second", "third"]
-    assert [row.name for row in program.failed(rows)] == ["second", "third"]
-    assert program.sentence(rows[2]) == "FAIL third: the server refuses it"
+    assert [row.name for row in parts.failed(rows)] == ["second", "third"]
+    assert parts.sentence(rows[2]) == "FAIL third: the server refuses it"
 
 
 def test_a_missed_row_is_named_with_its_figures() -> None:
-    assert program.sentence(a_row("slow", 1.5)) == "FAIL slow: 1.5, required at most 1"
+    assert parts.sentence(a_row("slow", 1.5)) == "FAIL slow: 1.5, required at most 1"
     row = Row("disk", "bytes", "B", better="less", target=Target(0.5, 0.25))
     row.of(OURS).add(100.0)
-    assert program.sentence(row) == "FAIL bytes: there is no measurement of redis-8.2"
-    assert program.failed([a_row("fast", 0.4), row]) == [row]
+    assert parts.sentence(row) == "FAIL bytes: there is no measurement of redis-8.2"
+    assert parts.failed([a_row("fast", 0.4), row]) == [row]
 
 
 @pytest.mark.parametrize(("value", "status"), [(1.0, 0), (1.1, 1)])
@@ -185,7 +186,7 @@ def test_the_status_says_whether_a_required_value_was_missed(
 ) -> None:
     # Given a part of one row
     monkeypatch.setitem(PARTS, "clean", Part(lambda *_: iter([a_row("row", value)]), ("row",)))
-    monkeypatch.setattr(program, "STORES", [HEADWATER])
+    monkeypatch.setattr(parts, "STORES", [HEADWATER])
     monkeypatch.setattr("tests.peers.DIRECTORY", Path("nowhere"))
     mine = os.sched_getaffinity(0)
     # When the program runs it
@@ -216,7 +217,7 @@ def test_only_a_complete_run_is_kept_in_the_repository() -> None:
         (["--entries", "5"], False),
         (["--seconds", "1"], False),
     ):
-        path = program.path_of(program.parser().parse_args(words), report)
+        path = program.BENCHMARK.path_of(program.parser().parse_args(words), report)
         assert path == (page.DIRECTORY / "2026-11-21-0123456.json" if kept else program.PART)
 
 
@@ -249,14 +250,14 @@ def test_the_page_shows_values_targets_and_reasons(tmp_path: Path) -> None:
     results.add(report, [row, Row("cold", "reads", "", missing="no segment file")])
     results.write(report, tmp_path / "a.json")
     # Then the section has a line for each, and the reason
-    text = page.section(tmp_path)
+    text = page.section(tmp_path, "Storage", "on one core")
     assert "| bytes (B) | 100 |  | 30 | 0% | 0.3 | 0.5 | 0.25 | required |" in text
     assert "reads: no segment file." in text
 
 
 def test_without_results_there_is_no_section(tmp_path: Path) -> None:
-    assert page.section(tmp_path / "none") == ""
-    assert page.section(tmp_path) == ""
+    assert page.section(tmp_path / "none", "Storage", "on one core") == ""
+    assert page.section(tmp_path, "Storage", "on one core") == ""
 
 
 # --- tiny real measurements -------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Benchmarks of a primary with a replica."""
