@@ -112,6 +112,7 @@ class Follower:
         """Follow until the link ends, and log why."""
         where = f"{primary.host} port {primary.port}"
         primary.state = "connecting"
+        primary.attempts += 1
         try:
             await _Link(self._driver, primary, self._port()).run()
         except (OSError, LinkLost, TimeoutError, asyncio.IncompleteReadError) as error:
@@ -128,9 +129,7 @@ class Follower:
             if self._replication.failover is not None:
                 with self._node.lock:
                     self._replication.end_failover("the replica did not take over")
-            if primary.state == "connected":
-                primary.since = self._node.clock.monotonic()
-            primary.state = "connect"
+            primary.down(self._node.clock.monotonic())
 
 
 class _Link:
@@ -175,7 +174,7 @@ class _Link:
             if not self._primary.tail:
                 with self._node.lock:
                     self._services.replication.adopt(granted.history)
-            self._primary.state, self._primary.since = "connected", self._node.clock.monotonic()
+            self._primary.up(self._node.clock.monotonic())
             log.info(
                 "following %s port %d from offset %d of history %s",
                 self._primary.host, self._primary.port, granted.offset, granted.history.id,

@@ -300,6 +300,14 @@ def _replication(services: Services) -> Fields:
             "master_link_status": "up" if connected else "down",
             "master_last_io_seconds_ago": int(now - primary.heard) if connected else -1,
             "master_sync_in_progress": int(primary.state == "sync"),
+            "master_current_sync_attempts": primary.attempts - primary.attempts_before,
+            "master_total_sync_attempts": primary.attempts,
+            "total_disconnect_time_sec": int(
+                primary.down_s + (0 if connected else now - primary.since)
+            ),
+            # A copy is written to files as it comes.
+            "replica_full_sync_buffer_size": 0,
+            "replica_full_sync_buffer_peak": 0,
             "slave_read_repl_offset": replication.offset,
             "slave_repl_offset": replication.offset,
         }

@@ -57,8 +57,23 @@ class PrimaryLink:
         """Time at which the primary last sent something."""
         self.since = now
         """Time since which the link is up or down."""
+        self.attempts = self.attempts_before = 0
+        """Attempts to follow, and those before the link last went down."""
+        self.down_s = 0.0
+        """Seconds for which the link was down, before it was last up."""
         self.copied_bytes = self.copy_bytes = 0
         """Bytes that have arrived of a copy, and the size of its files as far as they have begun."""
+
+    def up(self, now: float) -> None:
+        """Note that the link is up."""
+        self.down_s += now - self.since
+        self.state, self.since = "connected", now
+
+    def down(self, now: float) -> None:
+        """Note that the link is down."""
+        if self.state == "connected":
+            self.since, self.attempts_before = now, self.attempts
+        self.state = "connect"
 
 
 class Failover:
