@@ -1,10 +1,12 @@
-"""Writes ``docs/reference/reliability.md`` from campaigns/*.jsonl; tests/tidy checks the page."""
+"""Writes ``docs/reference/reliability.md``, and its chart of failovers, from campaigns/*.jsonl; tests/tidy checks the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from headwater.demo.plots import BLUE, ORANGE, render
 from tests import campaigns
 from tests.campaigns import DIRECTORY, Line
 
@@ -19,6 +21,15 @@ seed again. A commit with `+` had uncommitted changes. Counts are sums of all ru
 the longest of all runs.
 """
 
+FAILOVER, LOST = "failover", "lost answered writes"
+CHART = PAGE.with_name("failovers.svg")
+CHART_TEXT = f"""
+![Answered writes that were lost in a hundred failovers of Headwater, Redis and Valkey]({CHART.name})
+
+The same harness and faults judge all servers. `synchronous`, `min-replicas` and `WAIT` are settings of the servers and
+clients; without them, each of these servers may lose the last answered writes.
+"""
+
 TABLE = "| part | runs | trials | failures | seeds | newest run |\n|---|---:|---:|---:|---|---|\n"
 
 
@@ -29,6 +40,8 @@ def page(directory: Path = DIRECTORY) -> str:
         found = campaigns.lines(name, directory=directory)
         rows = [row(part, [one for one in found if one["part"] == part]) for part in names(found)]
         parts.append(f"## {name}\n\n{TABLE}" + "".join(rows))
+        if name == FAILOVER:
+            parts.append(CHART_TEXT.strip() + "\n")
         failed = [*failures(found)]
         if failed:
             parts.append("\n".join(failed) + "\n")
@@ -66,6 +79,31 @@ def failures(found: list[Line]) -> Iterator[str]:
             )
 
 
+def losses(found: list[Line]) -> dict[str, float]:
+    """Return the answered writes that each setup has lost in a hundred failovers."""
+
+    def total(part: str) -> int:
+        return sum(one["trials"] for one in found if one["part"] == part)
+
+    setups = [one for one in names(found) if ": " not in one]
+    return {one: 100 * total(f"{one}: {LOST}") / total(one) for one in setups if total(one)}
+
+
+def chart(found: list[Line]) -> bytes:
+    """Return the SVG of these losses, a bar for each setup."""
+    lost = losses(found)
+
+    def draw(axes: Any) -> None:
+        setups = sorted(lost, reverse=True)
+        colors = [BLUE if one.startswith("headwater") else ORANGE for one in setups]
+        axes.barh(setups, [lost[one] for one in setups], color=colors)
+        for at, one in enumerate(setups):
+            axes.text(lost[one], at, f" {lost[one]:,.0f}", va="center")
+        axes.set_xlabel("answered writes lost in a hundred failovers")
+
+    return render(draw, height=1.2 + 0.4 * len(lost))
+
+
 def short(commit: str) -> str:
     """Return seven digits of a commit, and ``+`` if the tree had changes."""
     return commit[:7] + ("+" if commit.endswith("+") else "")
@@ -75,6 +113,10 @@ def main() -> None:
     """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(PAGE.parents[2])}")
+    found = campaigns.lines(FAILOVER)
+    if found:
+        CHART.write_bytes(chart(found))
+        print(f"wrote {CHART.relative_to(PAGE.parents[2])}")
 
 
 if __name__ == "__main__":

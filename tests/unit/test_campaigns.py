@@ -58,6 +58,23 @@ def test_the_page_shows_the_longest_time_of_all_runs(tmp_path: Path) -> None:
     assert "| waits | 3 | at most 1,130 ms | 0 | 1 to 3 |" in reliability.page(tmp_path)
 
 
+def test_the_chart_of_failovers_has_the_losses_of_each_setup(tmp_path: Path) -> None:
+    # Given runs of two setups, of which one lost writes
+    for part, trials, unit in (
+        ("headwater, synchronous 1", 150, "failovers"),
+        ("headwater, synchronous 1", 150, "failovers"),
+        ("headwater, synchronous 1: answered writes", 90_000, "answered writes"),
+        ("redis-8.2", 50, "failovers"),
+        ("redis-8.2: lost answered writes", 600, "lost answered writes"),
+    ):
+        campaigns.record("failover", Outcome(part, (1, 2), trials, unit, [], 1), directory=tmp_path)
+    # Then the chart has both, in a hundred failovers
+    found = campaigns.lines("failover", directory=tmp_path)
+    assert reliability.losses(found) == {"headwater, synchronous 1": 0.0, "redis-8.2": 1200.0}
+    assert b"redis-8.2" in reliability.chart(found)
+    assert "](failovers.svg)" in reliability.page(tmp_path)
+
+
 def test_the_outcome_of_conform_has_seeds_counts_and_failures() -> None:
     found = {
         "first_seed": 7,
