@@ -23,7 +23,7 @@ FOUR := -n 4 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice clusters chaos-clusters failover conform suites crash asan connections chaos-spark chaos-worker exact-values demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage bench-replication life peers docs clean
+.PHONY: help install build check format quick test plain slice clusters chaos-clusters failover replication conform suites crash asan connections chaos-spark chaos-worker exact-values demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage bench-replication life peers docs clean
 
 help:
 	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -153,6 +153,10 @@ suites: build peers
 # Short form: ARGS='--only journal --seeds 4'.
 crash: build
 	$(PY) -m tests.crash.campaign $(ARGS)
+
+# Short form: ARGS='--only machine --machine 100'.
+replication: build
+	$(PY) -m tests.replication.campaign $(ARGS)
 
 # Builds in build/asan. A part: ARGS='--only histories'; arguments of pytest: ARGS='-- -k scanner'.
 asan: $(VENV)/.installed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,6 +42,15 @@ class Side:
 
     def is_linked(self) -> bool:
         return self.info("replica").get("master_link_status") == "up"
+
+    def is_cut_off(self) -> bool:
+        return self.info("replica").get("master_link_status") == "down"
+
+    def accepts(self, *words: str) -> bool:
+        return self.ask("primary", *words) == "+OK\r\n"
+
+    def has_a_blocked_client(self) -> bool:
+        return b"blocked_clients:1" in self.links["primary"].ask("INFO", "clients")
 
     def ask(self, name: str, *words: str) -> str:
         """The reply, with the ports of both servers and what differs from run to run replaced by words."""
@@ -205,7 +215,7 @@ def test_without_its_primary_a_replica_serves_old_data_or_says_so(both: Both) ->
     for side in (both.ours, both.theirs):
         assert side.ask("replica", "CONFIG", "SET", "replica-serve-stale-data", "no") == "+OK\r\n"
         side.ask("replica", "REPLICAOF", "127.0.0.1", "1")
-        eventually(lambda side=side: side.info("replica")["master_link_status"] == "down")
+        eventually(side.is_cut_off)
     # Then reads are refused, and what needs no data is answered
     assert both.check("replica", "GET", "k").startswith("-MASTERDOWN")
     for words in (
@@ -245,7 +255,7 @@ def test_a_primary_that_lacks_replicas_refuses_writes_as_redis(both: Both) -> No
     # And when one is enough, they accept them
     both.check("primary", "CONFIG", "SET", "min-slaves-to-write", "1")
     for side in (both.ours, both.theirs):
-        eventually(lambda side=side: side.ask("primary", "SET", "k", "v") == "+OK\r\n")
+        eventually(partial(side.accepts, "SET", "k", "v"))
     both.check("primary", "GET", "k")
 
 
@@ -256,9 +266,7 @@ def test_a_client_that_is_blocked_when_its_server_becomes_a_replica_is_told_so(b
         link = side.link("primary")
         link.send("BLPOP", "none", "0")
         blocked.append(link)
-        eventually(
-            lambda side=side: b"blocked_clients:1" in side.links["primary"].ask("INFO", "clients")
-        )
+        eventually(side.has_a_blocked_client)
     # When these follow another server
     for side in (both.ours, both.theirs):
         side.ask("primary", "REPLICAOF", "127.0.0.1", "1")

@@ -20,6 +20,10 @@ class Proxy:
         """Number of connections accepted so far."""
         self.rate: float | None = None
         """How many bytes a second the link takes in each direction, all connections together."""
+        self.left: int | None = None
+        """How many bytes are forwarded before all connections are cut; None is no limit."""
+        self.was_cut = asyncio.Event()
+        """Set when they were."""
         self.requests = self.replies = 0
         """How many bytes were forwarded to the target, and back."""
         self._link = asyncio.Lock(), asyncio.Lock()
@@ -74,6 +78,9 @@ class Proxy:
                 if self.rate is not None:
                     async with self._link[way]:
                         await asyncio.sleep(len(data) / self.rate)
+                if self.left is not None:
+                    data = data[: self.left]
+                    self.left -= len(data)
                 if way == 0:
                     self.requests += len(data)
                 else:
@@ -81,6 +88,10 @@ class Proxy:
                     self.replies += len(data)
                 sink.write(data)
                 await sink.drain()
+                if self.left == 0:
+                    self.left = None
+                    self.cut()
+                    self.was_cut.set()
         except OSError:
             pass
         finally:

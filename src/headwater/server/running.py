@@ -153,10 +153,9 @@ class Server:
         return int(fitting[0].rpartition(":")[2]) if fitting else 0
 
     def _follow(self) -> None:
-        """Become a replica if the configuration says so."""
-        if self.config.replicaof:
-            host, port = self.config.replicaof.split()
-            self.node.services.replication.follow(host, int(port))
+        """Refuse ``replicaof`` without a journal. With one, `Replication.load` has made this server a replica."""
+        if self.config.replicaof and self.node.services.replication.primary is None:
+            _ = self.node.services.replication.journal
 
     def request_stop(self) -> None:
         """Make `stopped` return."""

@@ -170,7 +170,11 @@ class Replication:
             self.gathered()
 
     def load(self) -> None:
-        """Begin with the journal. A store that was a replica's, and has no primary now, is promoted."""
+        """Begin with the journal. A store that was a replica's, and has no primary now, is promoted. With ``replicaof`` it is
+        a replica before it answers anything or does anything by time."""
+        if self._config.replicaof and self.primary is None and self.on_change is not None:
+            host, port = self._config.replicaof.split()
+            self.follow(host, int(port))
         follows = any(one.offset == FOREVER for one in self.own_history.left)
         always = self._config.journal_policy == "always"
         self.may_lack = self.journal.recovery.crashed and not always
