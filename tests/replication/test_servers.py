@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import redis
 
+from headwater.server.services.replication.link import LINK_VERSION
 from headwater.testing.server import ServerProcess, server_process
+from tests.conformance.wire import connected
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -133,6 +135,24 @@ def test_a_chain_of_replicas_follows_a_promotion(group: Group) -> None:
     first.has_all_of(second)
     assert first.client.xlen("s") == third.client.xlen("s") == 110
     assert "receiving a copy" not in first.server.log()
+
+
+def test_a_replica_whose_offset_is_inside_a_record_gets_a_copy(group: Group) -> None:
+    # Given a primary, and the name of a state that it never had
+    primary = group.member()
+    add(primary, 10)
+    history, offset = (
+        primary.replication()[name] for name in ("master_replid", "master_repl_offset")
+    )
+    request = ("HWSYNC", str(LINK_VERSION), history, str(offset - 5))
+    # When a replica wants to continue there, then the link is closed
+    with connected(primary.server.port) as wire:
+        assert wire.ask(*request).startswith(b"+CONTINUE")
+        while wire.socket.recv(4096):
+            pass
+    # And when it tries again, then it gets a copy
+    with connected(primary.server.port) as wire:
+        assert wire.ask(*request).startswith(b"+FULL")
 
 
 def test_changes_that_the_primary_lacks_are_kept_aside(group: Group) -> None:

@@ -52,7 +52,7 @@ class JournalTail:
         self.number = begin.number
         self._files = files
         self._seed = seed
-        self._wanted = wanted
+        self.wanted = wanted
         self._at = at
         self._file = JournalFile(0, 0)
         self._turn = 0
@@ -129,9 +129,9 @@ class JournalTail:
             if data[start] == LOCAL_KIND:
                 continue
             self.offset += end - start
-            if self.offset <= self._wanted:
+            if self.offset <= self.wanted:
                 continue
-            if self.offset - (end - start) < self._wanted:
+            if self.offset - (end - start) < self.wanted:
                 raise NoSuchOffset
             mark, begin = len(found), start - GROUP_HEADER_BYTES
             found += data[begin:end]

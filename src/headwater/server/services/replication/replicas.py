@@ -87,6 +87,8 @@ class ConnectedReplicas:
     def __init__(self, records: TurnRecords, times: TurnClock, lock: threading.RLock) -> None:
         self.by_session: dict[Session, Replica] = {}
         self._live: list[Replica] = []
+        self._inside: set[int] = set()
+        """Offsets that replicas have named and that are inside a record: such a replica needs a copy."""
         self._records = records
         self._times = times
         self._lock = lock
@@ -133,7 +135,9 @@ class ConnectedReplicas:
     ) -> None:
         """Answer HWSYNC: continue from ``offset`` of ``history``, or send a copy. ``own`` is the history of this node."""
         replica = self.of(session)
-        tail = journal.tail(offset) if own.includes(history, offset, journal.offset) else None
+        known = own.includes(history, offset, journal.offset) and offset not in self._inside
+        self._inside.discard(offset)
+        tail = journal.tail(offset) if known else None
         replica.syncing, replica.copying, replica.tail = True, tail is None, tail
         replica.heard = self._times.monotonic()
         if tail is None:
@@ -271,7 +275,13 @@ class ConnectedReplicas:
                 if not self._put(replica, replica.tail.read(end, reached)):
                     return
         except NoSuchOffset:
-            log.warning("replica %s named an offset inside a record", session.client.address)
+            assert replica.tail is not None
+            self._inside.add(replica.tail.wanted)
+            log.warning(
+                "replica %s named offset %d, which is inside a record: it needs a copy",
+                session.client.address,
+                replica.tail.wanted,
+            )
         except (OSError, HeadwaterError) as error:
             log.error("replica %s is not served: %s", session.client.address, error)  # noqa: TRY400  # not of the program
         except Exception:
