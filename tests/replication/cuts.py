@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import ExitStack, suppress
 from random import Random
 from typing import Any, Final
@@ -22,6 +23,7 @@ LONGEST: Final = 300_000
 """Bytes after which a link is cut at the latest."""
 SILENCE_S: Final = (0.1, 2.5)
 """Seconds for which a link is silent or slow: shorter and longer than ``repl-timeout``."""
+SEEN_SECONDS: Final = 1.5
 RATE: Final = 100_000
 """Bytes per second of a slow link."""
 
@@ -91,8 +93,7 @@ async def trial(seed: int, count: int) -> None:
                 await asyncio.to_thread(eventually, lambda: status(replica) == "up")
             load.done.set()
             await asyncio.to_thread(load.join)
-            end = info(primary)["master_repl_offset"]
-            await asyncio.to_thread(eventually, lambda: info(replica)["slave_repl_offset"] == end)
+            await asyncio.to_thread(rest, primary, replica)
             copies = replica.log().count("receiving a copy")
             assert copies == 1, f"{copies} copies: only the first is needed"
         primary.stop()
@@ -130,6 +131,16 @@ def follow(replica: ServerProcess, port: str) -> None:
     with redis.Redis.from_url(replica.url) as client:
         client.execute_command("REPLICAOF", "127.0.0.1", port)
     eventually(lambda: status(replica) == "up")
+
+
+def rest(primary: ServerProcess, replica: ServerProcess) -> None:
+    """Let the primary change nothing any more, and wait until the replica has everything."""
+    with redis.Redis.from_url(primary.url) as client:
+        client.client_pause(600_000, all=False)
+    end = -1
+    while end != (end := info(primary)["master_repl_offset"]):
+        time.sleep(SEEN_SECONDS)  # times of consumers are recorded each second
+    eventually(lambda: info(replica)["slave_repl_offset"] == end)
 
 
 def info(server: ServerProcess) -> dict[str, Any]:
