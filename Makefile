@@ -29,7 +29,7 @@ help:
 	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
 	@echo "make test     run all tests except the slice and those of make check, 12 minutes at most"
 	@echo "make quick    run the tests that are not slow, 2 minutes at most"
-	@echo "make slice    run a sample of every long campaign: kills, crashes, histories"
+	@echo "make slice    run a sample of every long campaign: kills, crashes, histories; SLICE_SCALE=4 runs four times as much"
 	@echo "make clusters  test workers on real clusters and with Sentinels, failovers and resharding, 5 minutes at most"
 	@echo "make chaos-clusters  run 320 random failovers and moved slots under load, 20 minutes"
 	@echo "make conform  compare 1,500,000 random commands with real servers, 200,000 with the model, and odd requests"

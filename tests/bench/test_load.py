@@ -33,12 +33,14 @@ def to(port: int, mode: str, *words: object, requests: tuple[bytes, ...] = ()) -
 # --- errors ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_error_ends_it_with_the_servers_message(server: ServerThread) -> None:
     wrong = load.request(b"XADD", b"s", b"0-0", b"a", b"b")
     with pytest.raises(load.LoadFailed, match=r"must be greater than 0-0[\s\S]*was an error"):
         to(server.port, "repeat", SECONDS, 1, 1, requests=(PING, wrong))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["repeat", "same", "times"])
 def test_an_error_in_pieces_ends_it(mode: str) -> None:
     pieces = [bytes([byte]) for byte in b"-ERR refused\r\n"]
@@ -189,6 +191,7 @@ def test_blocked_readers_get_entries_at_the_given_rate(server: ServerThread) -> 
     assert 0 < sample.p50_us <= sample.p99_us <= sample.p999_us
 
 
+@pytest.mark.slow
 def test_changed_sources_are_compiled_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -175,6 +175,7 @@ def test_a_missed_row_is_named_with_its_figures() -> None:
     assert program.failed([a_row("fast", 0.4), row]) == [row]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value", "status"), [(1.0, 0), (1.1, 1)])
 def test_the_status_says_whether_a_required_value_was_missed(
     value: float,
@@ -309,6 +310,7 @@ def test_a_rewrite_runs_until_the_block_ends(shared_peer: Callable[[str], Peer])
             client.config_set("appendonly", "no")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("program")
 def test_a_killed_server_is_started_with_its_journal(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -57,6 +57,7 @@ def test_a_measured_process_settles_every_message(
         assert client.xlen(RESULTS) == (1_200 if kind == "into" else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("kind", ["due", "plain", "after", "dedupe"])
 def test_a_measured_process_sends_or_publishes_every_message(

@@ -79,6 +79,7 @@ def test_plain_redis_py_may_also_send_it_again(proxy: CuttingProxy) -> None:
         assert client.xlen("orders") == 1
 
 
+@pytest.mark.slow
 def test_the_guide_runs() -> None:
     with server_process() as server:
         url = ("redis://localhost:6379", server.url)

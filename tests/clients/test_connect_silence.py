@@ -55,6 +55,7 @@ async def test_a_large_command_may_take_longer_than_the_timeout(
     await client.close()
 
 
+@pytest.mark.slow
 async def test_a_large_reply_may_take_longer_than_the_timeout(
     proxy: CuttingProxy, open_client: Open
 ) -> None:
@@ -113,6 +114,7 @@ async def test_a_link_that_takes_no_byte_of_a_command_raises_a_timeout(
     await client.close()
 
 
+@pytest.mark.slow
 async def test_a_peer_that_sends_a_byte_now_and_then_does_not_occupy_a_client_for_ever(
     proxy: CuttingProxy, open_client: Open
 ) -> None:

@@ -36,10 +36,11 @@ from tests.conformance.masks import Circumstances, comparable
 from tests.conformance.usages import Number, marked_usages, names
 from tests.peers import Peer
 from tests.property.state import picture
+from tests.samples import every
 
 Words = tuple[bytes, ...]
 
-NEAR = range(201)
+NEAR = range(0, 201, every(5))
 """How far below the greatest number the numbers of a long run are."""
 EDGES = (
     *(2**62, 2**53 - 1, 2**53, 2**53 + 1, 2**32 - 1, 2**32, 2**32 + 1, 2**31 - 1, 2**31, 2**31 + 1),

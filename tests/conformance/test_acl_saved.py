@@ -6,6 +6,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def users(access: AccessControl) -> dict[bytes, list[object]]:
     return {name: permissions(user) for name, user in access.users.items()}
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(TEXTS, st.lists(RULES, max_size=8), max_size=3),
     st.sampled_from(["allchannels", "resetchannels"]),

@@ -14,6 +14,7 @@ from headwater.testing.node import LocalStore
 from headwater.testing.replies import Reply, Simple
 from tests.conformance.endpoints import Connection
 from tests.peers import Peer
+from tests.samples import sampled
 
 REQUESTS = 150
 LETTERS = "abAB*?[]^-\\:"
@@ -102,7 +103,7 @@ def shared_names(redis: Connection) -> list[str]:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("rounds", [60, pytest.param(1500, marks=pytest.mark.slice)])
+@pytest.mark.parametrize("rounds", [60, pytest.param(sampled(500), marks=pytest.mark.slice)])
 def test_dryrun_replies_are_those_of_redis(rounds: int, shared_peer: Callable[[str], Peer]) -> None:
     redis = Connection(shared_peer("redis-8.2"))
     names = shared_names(redis)

@@ -64,6 +64,7 @@ def disagreements(case: Case, endpoint: PeerEndpoint, resp: int) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_every_case_has_a_reply_that_is_not_an_error() -> None:
     """A case with only errors would pass on a store that implements nothing."""
     for case in CASES:

@@ -16,10 +16,12 @@ from tests.conformance.histories import History
 from tests.conformance.odd_arguments import FEW, Sweep
 from tests.conformance.usages import names, usages
 from tests.conformance.wire import connected, encode
+from tests.samples import sampled
 
-SLICE_SECONDS = 30
+SLICE_SECONDS = sampled(10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_unusual_arguments_do_not_break_the_store(seed: int) -> None:
     fuzz = Fuzz(seed)
@@ -89,8 +91,8 @@ def test_a_server_survives_corrupted_bytes() -> None:
 
 
 @pytest.mark.slice
-def test_half_a_minute_of_malformed_requests_breaks_nothing() -> None:
+def test_seconds_of_malformed_requests_breaks_nothing() -> None:
     fuzz = Fuzz(1000)
     fuzz.rounds(SLICE_SECONDS)
     assert fuzz.failures == []
-    assert fuzz.requests > 10_000
+    assert fuzz.requests > 200 * SLICE_SECONDS

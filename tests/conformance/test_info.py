@@ -338,6 +338,7 @@ def test_commands_of_a_client_and_lazily_freed_objects_are_counted_as_in_redis(
     assert ours == counted(shared_peer("redis-8.2").port)
 
 
+@pytest.mark.slow
 def test_the_event_loop_is_measured_as_in_redis(start: Start) -> None:
     # Given the counters of a server that has served something
     server = start()

@@ -183,6 +183,7 @@ def test_a_session_from_before_the_end_writes_durably_after_it(loading: Loading)
     again.close()
 
 
+@pytest.mark.slow
 def test_a_session_from_before_the_end_is_refused_writes_on_a_full_disk(loading: Loading) -> None:
     loading.finish()
     loading.files.capacity = loading.files.used_bytes()

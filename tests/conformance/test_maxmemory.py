@@ -255,6 +255,7 @@ def limited(room_bytes: int, *, journaled: bool = True) -> LocalStore:
     return store
 
 
+@pytest.mark.slow
 def test_a_history_on_disk_never_causes_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a store with a limit of a few entries, and a disk for which turns wait as long as it takes
     monkeypatch.setattr(sealer, "RELIEF_S", PATIENCE_S)

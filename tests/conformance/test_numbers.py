@@ -220,7 +220,7 @@ def test_numbers_at_the_ends_of_types_have_the_replies_of_redis(
 @pytest.mark.peer
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", NAMES, ids=bytes.decode)
-def test_two_hundred_numbers_below_the_greatest_have_the_replies_of_redis(
+def test_numbers_up_to_200_below_the_greatest_have_the_replies_of_redis(
     name: bytes, theirs: Theirs
 ) -> None:
     agree(name, Numbers(NEAR, theirs))

@@ -266,6 +266,7 @@ def _sorted(reply: bytes) -> bytes:
     return b"\r\n".join(sorted(reply.split(b"\r\n"))) if reply[:1] in b"*%~" else reply
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize(

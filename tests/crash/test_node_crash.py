@@ -13,6 +13,7 @@ from tests.crash.node_campaign import NodeCampaign
 from tests.crash.node_failures import KINDS, FailingNode
 from tests.crash.node_store import tiny_segments
 from tests.crash.planted import CHECKS, FAULTS, checked, plant
+from tests.samples import sampled
 
 
 @pytest.mark.slow
@@ -73,10 +74,10 @@ def test_no_crash_of_many_nodes_loses_what_they_answered() -> None:
         return sum(each.trials for each in both), [what for each in both for what in each.failures]
 
     # When each is crashed before every file operation
-    outcome = sample("nodes", 6, one)
+    outcome = sample("nodes", sampled(3), one)
     # Then nothing is lost, and everything has happened
     assert outcome.failures == []
-    assert outcome.trials >= 5000
+    assert outcome.trials >= sampled(2000)
     for what in ("checkpoints", "stored", "removed segments", "moved bytes", "jumps", "went on"):
         assert done[what] > 0, what
 
@@ -92,7 +93,7 @@ def test_no_failure_of_many_disks_loses_what_nodes_answered() -> None:
 @pytest.mark.slice
 @pytest.mark.timeout(300)
 def test_many_restarted_stores_are_as_the_model() -> None:
-    outcome = sample("restarts", 200)
+    outcome = sample("restarts", sampled(60))
     assert outcome.failures == []
 
 
@@ -100,11 +101,11 @@ def test_many_restarted_stores_are_as_the_model() -> None:
 @pytest.mark.timeout(300)
 def test_a_server_killed_before_any_system_call_loses_nothing() -> None:
     # Given a server, its helper, and a new seed
-    # When one of them is killed before a random system call, 110 times on the same data
-    outcome = sample("calls", 1, partial(calls, trials=110))
+    # When one of them is killed before a random system call, 40 times on the same data
+    outcome = sample("calls", 1, partial(calls, trials=sampled(40)))
     # Then nothing is lost
     assert outcome.failures == []
-    assert outcome.trials >= 100
+    assert outcome.trials >= sampled(35)
 
 
 @pytest.mark.slice

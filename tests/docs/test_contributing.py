@@ -73,6 +73,7 @@ def _names(node: ast.AST, prefix: str) -> set[str]:
     return set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", entries())
 def test_the_files_and_names_of_an_entry_exist(title: str) -> None:
     text = entries()[title]

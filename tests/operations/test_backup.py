@@ -20,6 +20,7 @@ from headwater.journal.disk.locks import BACKUP_LOCK_NAME, held_for_backup
 from headwater.persistence.backup import back_up, restore_at
 from headwater.persistence.checking import check_store
 from headwater.testing.server import ServerProcess, server_process
+from tests.samples import sampled
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -67,7 +68,7 @@ def load(server: ServerProcess) -> Iterator[list[int]]:
             one.join()
 
 
-@pytest.mark.parametrize("backups", [4, pytest.param(100, marks=pytest.mark.slice)])
+@pytest.mark.parametrize("backups", [4, pytest.param(sampled(40), marks=pytest.mark.slice)])
 def test_backups_under_load_start_and_are_whole(tmp_path: Path, backups: int) -> None:
     # Given a server with a stream larger than stream-hot-bytes, under load, that writes images all the time
     with (

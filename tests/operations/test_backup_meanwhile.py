@@ -42,6 +42,7 @@ from tests.crash.node_store import (
     content,
     tiny_segments,
 )
+from tests.samples import sampled
 
 PIECE_BYTES = 300
 FILE_SIZES = (400, 1024, 5000)
@@ -231,12 +232,12 @@ def copied_meanwhile(store: Busy, copy: Path, meanwhile: Callable[[], None]) -> 
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seeds",
     [
         range(1, 2),
-        pytest.param(range(2, 7), marks=pytest.mark.slice),
-        pytest.param(range(7, 12), marks=pytest.mark.slice),
+        pytest.param(range(2, 2 + sampled(3)), marks=pytest.mark.slice),
     ],
 )
 @pytest.mark.usefixtures("patches")
@@ -300,8 +301,9 @@ def test_a_reader_finds_no_damage_wherever_rotations_and_an_image_come_between(
     assert calls > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "seeds", [range(100, 110), pytest.param(range(110, 250), marks=pytest.mark.slice)]
+    "seeds", [range(100, 110), pytest.param(range(110, 110 + sampled(45)), marks=pytest.mark.slice)]
 )
 @pytest.mark.usefixtures("patches")
 def test_a_backup_is_whole_whatever_the_store_does_between_any_two_pieces(
@@ -346,6 +348,7 @@ def test_a_backup_is_whole_if_the_store_is_started_meanwhile(place: Path, after:
     store.files.unlock()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("patches")
 def test_a_store_that_is_started_again_and_again_is_not_copied(place: Path) -> None:
     store = filled(place / "store", 8)
@@ -356,8 +359,9 @@ def test_a_store_that_is_started_again_and_again_is_not_copied(place: Path) -> N
     store.files.unlock()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "seeds", [range(500, 508), pytest.param(range(508, 600), marks=pytest.mark.slice)]
+    "seeds", [range(500, 508), pytest.param(range(508, 508 + sampled(30)), marks=pytest.mark.slice)]
 )
 @pytest.mark.usefixtures("patches")
 def test_the_state_of_a_moment_is_restored_whatever_the_store_does_meanwhile(

@@ -13,6 +13,7 @@ from headwater.groups.protocol.operation import run
 from headwater.groups.reading.claiming import Delivered
 from headwater.groups.settling.settling import How
 from headwater.operations.explaining import explained, look
+from tests.samples import sampled
 from tests.worker.core import CLAIM_AFTER_MS, Core
 
 pytestmark = pytest.mark.slow
@@ -90,7 +91,7 @@ class Worked:
         return worker, own.pop(self._chance.randrange(len(own)))
 
 
-@pytest.mark.parametrize("states", [60, pytest.param(1_000, marks=pytest.mark.slice)])
+@pytest.mark.parametrize("states", [60, pytest.param(sampled(350), marks=pytest.mark.slice)])
 def test_a_group_that_keeps_up_has_no_cause(core: Core, states: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")  # shown if the test fails

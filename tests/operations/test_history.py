@@ -16,6 +16,7 @@ from headwater.common.model import StreamID
 from headwater.journal.disk.files import DiskFiles
 from headwater.persistence.history import EntryEvent, What, entry_history
 from headwater.testing.server import server_process
+from tests.samples import sampled
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +119,7 @@ def rows(events: list[EntryEvent]) -> list[Row]:
     return [(one.what.value, one.consumer, one.deliveries) for one in events]
 
 
-LONG = pytest.param(100_000, marks=[pytest.mark.slice, pytest.mark.timeout(600)])
+LONG = pytest.param(sampled(30_000), marks=[pytest.mark.slice, pytest.mark.timeout(600)])
 
 
 @pytest.mark.parametrize("commands", [3_000, LONG])

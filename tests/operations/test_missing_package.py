@@ -55,6 +55,7 @@ def files(directory: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in directory.iterdir() if one.suffix != ".lock"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["journal", "image"])
 @pytest.mark.usefixtures("without_zstd")
 def test_a_start_a_check_and_a_repair_name_the_package_and_call_nothing_damaged(

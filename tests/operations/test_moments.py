@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.property.machine_moments import compared
+from tests.samples import sampled
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +15,7 @@ MOMENTS_OF_ONE = 10
 
 
 @pytest.mark.parametrize(
-    "moments", [60, pytest.param(1_000, marks=[pytest.mark.slice, pytest.mark.timeout(300)])]
+    "moments", [60, pytest.param(sampled(300), marks=[pytest.mark.slice, pytest.mark.timeout(300)])]
 )
 def test_a_store_at_a_moment_equals_the_naive_model_at_that_moment(
     tmp_path: Path, moments: int

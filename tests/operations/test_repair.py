@@ -26,6 +26,7 @@ from headwater.server.opening import open_node
 from headwater.server.turn.node import Node
 from headwater.testing.node import request
 from headwater.testing.server import server_process
+from tests.samples import sampled
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +97,7 @@ def _planned(directory: Path, name: str) -> RepairPlan | None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("trials", [25, pytest.param(300, marks=pytest.mark.slice)])
+@pytest.mark.parametrize("trials", [25, pytest.param(sampled(100), marks=pytest.mark.slice)])
 def test_what_is_announced_is_what_is_lost(
     tmp_path: Path, whole: tuple[Path, Contents], run_headwater: Run, trials: int
 ) -> None:

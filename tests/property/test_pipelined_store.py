@@ -25,6 +25,7 @@ def test_many_pipelines_match_the_model(seed: int) -> None:
     assert not Run(history(seed)).what
 
 
+@pytest.mark.slow
 def test_a_failing_history_is_shrunk_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a model that is wrong in one respect
     def xlen_of_none(_machine: PipelinedMachine, _random: object) -> None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.property.machine_pending import PendingMachine
+from tests.samples import sampled
 
 
 def _run(*, histories: int, steps: int) -> None:
@@ -32,4 +33,4 @@ def test_any_history_matches_the_model_and_is_recovered() -> None:
 @pytest.mark.slice
 @pytest.mark.timeout(900)
 def test_many_long_histories_match_the_model() -> None:
-    _run(histories=120, steps=120)
+    _run(histories=sampled(40), steps=120)

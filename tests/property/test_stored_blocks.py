@@ -29,6 +29,7 @@ from headwater.resp.arguments import Arguments
 from headwater.resp.replies import ReplyWriter
 from tests.blocks import tiny_blocks
 from tests.property.state import picture
+from tests.samples import sampled
 from tests.stored import MemoryBlobs, stored_blocks
 
 MOST_RUNS = 40
@@ -255,5 +256,5 @@ def test_any_history_is_the_same_on_disk(seed: int, monkeypatch: pytest.MonkeyPa
 @pytest.mark.timeout(900)
 def test_many_histories_are_the_same_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     tiny_blocks(monkeypatch)
-    for seed in range(100, 220):
+    for seed in range(100, 100 + sampled(40)):
         History(seed).run(600)

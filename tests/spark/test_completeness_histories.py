@@ -17,6 +17,7 @@ import redis
 from headwater.common.model import StreamID
 from headwater.spark.core.positions import Position
 from headwater.spark.log_mode.offsets import positions_of
+from tests.samples import sampled
 from tests.spark.queries import Query
 from tests.spark.stores import Shop
 
@@ -187,7 +188,7 @@ HISTORIES = pytest.mark.parametrize(
     "seeds",
     [
         pytest.param(range(8), id="some"),
-        pytest.param(range(8, 208), id="many", marks=pytest.mark.slice),
+        pytest.param(range(8, 8 + sampled(60)), id="many", marks=pytest.mark.slice),
     ],
 )
 

@@ -48,6 +48,7 @@ def test_a_connection_that_the_server_has_closed_is_not_used(shop: Shop) -> None
     assert query.read() == list(range(1, 11))
 
 
+@pytest.mark.slow
 def test_an_unfinished_partition_leaves_no_reply_behind(shop: Shop) -> None:
     # Given a task that ended after its first page, while the next one was on its way
     shop.add("s", range(1, 2001))

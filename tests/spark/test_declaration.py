@@ -245,6 +245,7 @@ def keys(values: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from keys(value, (*above, key))
 
 
+@pytest.mark.slow
 def test_no_odd_value_of_any_key_ends_in_a_traceback(directory: Path) -> None:
     found: list[str] = []
     for place in keys(whole()):

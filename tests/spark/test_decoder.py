@@ -147,6 +147,7 @@ def test_damaged_bytes_have_the_same_error_or_the_same_columns(
     assert outcome(kept, seed, cut=True) == outcome(kept, seed, cut=False)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(entries=regular(most=5))
 def test_every_prefix_of_a_regular_reply_needs_more(entries: list[Entry]) -> None:

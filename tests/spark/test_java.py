@@ -122,6 +122,7 @@ main(["pipeline", "run", sys.argv[1]])
 """
 
 
+@pytest.mark.slow
 def test_a_pipeline_without_java_fails_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a\n1\n")
     file = tmp_path / "p.toml"

@@ -101,6 +101,7 @@ def test_whole_numbers(texts: list[Any]) -> None:
     agree(IntegerType(), pa.int32(), whole_numbers(-(2**31), 2**31 - 1, pa.int32()), texts)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(
     texts=st.lists(st.one_of(st.none(), DECIMAL), min_size=1, max_size=4),
@@ -110,6 +111,7 @@ def test_decimals(texts: list[Any], kind: tuple[int, int]) -> None:
     agree(DecimalType(*kind), pa.decimal128(*kind), decimal_numbers(*kind), texts)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(texts=st.lists(st.one_of(st.none(), MOMENT), min_size=1, max_size=4))
 def test_times(texts: list[Any]) -> None:

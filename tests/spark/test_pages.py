@@ -38,6 +38,7 @@ def test_pages_are_consecutive_without_gap_or_overlap(shop: Shop) -> None:
     assert max(map(len, found)) <= MOST_A_PAGE
 
 
+@pytest.mark.slow
 def test_a_connection_that_ends_between_two_pages_loses_nothing(shop: Shop) -> None:
     shop.add("s", range(1, 8001))
     found = reading(shop, 8000)

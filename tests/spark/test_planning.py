@@ -87,6 +87,7 @@ def test_a_limit_ends_after_exactly_that_many_entries(
     assert len(ids_in(shop, start.id, limited.to)) == count
 
 
+@pytest.mark.slow
 def test_parts_cover_the_range_once_with_correct_counts(shop: Shop, plans: Planner) -> None:
     chance = random.Random(8)
     shop.add("s", sorted(chance.sample(range(1, 100_000), 2000)))

@@ -189,6 +189,7 @@ def test_the_key_may_change_its_type_during_an_epoch(shop: Shop, small: None) ->
     assert shop.numbers("s") == list(range(5, 13))
 
 
+@pytest.mark.slow
 def test_an_entry_with_thousands_of_fields_is_written(shop: Shop) -> None:
     columns = [f"c{number}" for number in range(4000)]
     query = Writing(shop, ", ".join(f"{column} string" for column in columns))

@@ -260,6 +260,7 @@ def old_rows(tmp_path: Path, kind: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in pa.Table.from_batches(batches).to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
 def test_partitions_that_an_earlier_version_shifted_are_found_and_repaired(
     tmp_path: Path, kind: str

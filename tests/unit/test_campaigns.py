@@ -79,6 +79,7 @@ def test_the_crash_campaign_counts_its_trials(part: str, monkeypatch: pytest.Mon
     assert outcome.failures == []
 
 
+@pytest.mark.slow
 def test_a_repeated_seed_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crash, "POLICIES", ("no",))
     monkeypatch.setattr(crash, "TURNS", 3)

@@ -36,6 +36,7 @@ def field(store: redis.Redis, name: str) -> Any:
     return found[name]
 
 
+@pytest.mark.slow
 def test_the_digest_is_that_of_the_sources_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_info_names_versions_extras_and_java() -> None:
     done = run("info")
     assert done.returncode == 0, done.stderr
@@ -37,6 +38,7 @@ def test_info_names_versions_extras_and_java() -> None:
     assert first.keys() >= {"python", "hot", "spark", "demo", "java"}
 
 
+@pytest.mark.slow
 def test_info_short_is_one_line() -> None:
     done = run("info", "--short")
     assert done.stdout.startswith(f"headwater {headwater.__version__}, ")
@@ -143,6 +145,7 @@ def closed(redirections: str, *arguments: str) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redirections", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_command_runs_without_standard_streams(redirections: str) -> None:
     # Given an existing store and closed streams, when a command prints a table, then it works
@@ -178,6 +181,7 @@ def test_an_output_that_cannot_be_written_is_named() -> None:
     )
 
 
+@pytest.mark.slow
 def test_names_are_printed_as_their_bytes_in_every_locale(tmp_path: Path) -> None:
     # Given names in other scripts, and a locale without them
     url = f"headwater://{tmp_path / 'data'}"

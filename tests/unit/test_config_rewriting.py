@@ -190,6 +190,7 @@ def test_a_rewrite_preserves_lines_of_any_characters(tmp_path: Path) -> None:
     assert path.read_bytes() == kept + b"timeout 6\n"
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=30))
 def test_any_password_survives_a_rewrite(password: str) -> None:
     import tempfile

@@ -40,6 +40,7 @@ def written(directory: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.peer
 def test_debians_file_starts_the_server(tmp_path: Path) -> None:
     # Given the stock file of Debian's Redis 7.0, and a place for its data and log

@@ -59,6 +59,7 @@ class Naive:
         return [(self.pel.time(at), self.pel.id(at)) for at in self.order.walk()]
 
 
+@pytest.mark.slow
 @given(steps)
 @settings(max_examples=500)
 def test_a_walk_is_ordered_by_time_and_then_by_arrival(steps: list[tuple[str, ID, int]]) -> None:

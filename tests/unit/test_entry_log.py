@@ -100,6 +100,7 @@ class Naive:
             self.copy()
 
 
+@pytest.mark.slow
 @given(steps)
 @settings(max_examples=150)
 def test_entries_that_were_appended_and_not_removed_are_there(

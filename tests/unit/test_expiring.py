@@ -74,6 +74,7 @@ def test_expired_keys_stay_invisible_while_the_journal_has_no_room() -> None:
     assert sorted(store.node.keyspace.databases[0].values) == [b"l"]
 
 
+@pytest.mark.slow
 def test_each_use_resets_the_idle_time() -> None:
     store = LocalStore()
     client = store.client()

@@ -155,6 +155,7 @@ def test_a_disk_full_of_entries_can_be_emptied() -> None:
     assert not isinstance(client("XADD", "s", "*", "text", "x" * MIB), Failure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cold", [False, True], ids=["journal", "segments"])
 def test_a_disk_too_small_for_its_retention_keeps_the_newest_of_it_and_refuses_nothing(
     caplog: pytest.LogCaptureFixture, cold: bool

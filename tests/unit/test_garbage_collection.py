@@ -179,6 +179,7 @@ def test_commands_leave_nothing_for_the_cyclic_collector(
         assert all_of_three(left) == Counter()
 
 
+@pytest.mark.slow
 def test_clients_leave_nothing_for_the_cyclic_collector() -> None:
     def open_objects() -> int:
         return sum(isinstance(one, Session | Connection) for one in gc.get_objects())

@@ -55,6 +55,7 @@ patterns = st.lists(alphabet, max_size=8).map(bytes)
 texts = st.lists(st.sampled_from(list(b"abc-]\\")), min_size=1, max_size=5).map(bytes)
 
 
+@pytest.mark.slow
 @given(patterns, st.lists(texts | st.just(b"")))
 def test_selecting_many_texts_equals_matching_each(pattern: bytes, names: list[bytes]) -> None:
     if pattern != b"*":

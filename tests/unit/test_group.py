@@ -217,6 +217,7 @@ def test_entries_read_after_many_equals_that_after_single_deliveries(
     assert at_once == group.entries_read
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.sampled_from(["add", "delete", "trim", "read"]), st.integers(1, 5))),
     st.integers(0, 3),

@@ -53,6 +53,7 @@ def test_a_queued_request_is_read_back_unchanged(wire: bytes) -> None:
     assert not queue.next(again)
 
 
+@pytest.mark.slow
 def test_a_queued_command_creates_no_object() -> None:
     # Given a transaction
     client = LocalStore(journaled=False).client()

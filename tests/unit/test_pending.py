@@ -54,6 +54,7 @@ def walked(pel: PendingList) -> dict[ID, Record]:
     return found
 
 
+@pytest.mark.slow
 @given(steps)
 @settings(max_examples=300)
 def test_records_that_were_added_and_not_removed_are_there(
@@ -190,6 +191,7 @@ def test_joined_blocks_have_the_earlier_of_their_times() -> None:
     assert pel.blocks[0].min_time == 5
 
 
+@pytest.mark.slow
 @given(steps, st.lists(ids, max_size=8, unique=True), ids)
 @settings(max_examples=200)
 def test_appending_and_removing_runs_equals_single_records(

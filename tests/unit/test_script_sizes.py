@@ -132,6 +132,7 @@ def test_long_texts_are_not_compiled_and_not_decoded() -> None:
         assert b"pass data as arguments" in found.text
 
 
+@pytest.mark.slow
 def test_values_of_json_count_as_bytes_do() -> None:
     # Given JSON of many values, and a table of many items
     many = "local t = {} for i = 1, 1200000 do t[i] = 1 end return #cjson.encode(t)"
@@ -166,6 +167,7 @@ def test_a_long_log_message_is_cut_before_it_is_decoded(caplog: pytest.LogCaptur
     assert len(caplog.records[0].getMessage()) < MB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tens", "answer"), [(20_000, b"20000"), (50_000, b"too many for one call")]
 )

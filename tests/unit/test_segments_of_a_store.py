@@ -127,6 +127,7 @@ def test_entries_that_were_read_last_keep_no_segment_after_their_removal(
     assert broken_invariants(store.node.keyspace) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [("CONFIG", "SET", "stream-cold-cache-bytes", "0"), ("MEMORY", "PURGE")]
 )

@@ -40,6 +40,7 @@ def plain(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     return start
 
 
+@pytest.mark.slow
 def test_opening_embedded_stores_warns_once(plain: Callable[..., subprocess.Popen[str]]) -> None:
     # When a program opens two stores
     process = plain("-c", OPEN_TWICE)
@@ -51,6 +52,7 @@ def test_opening_embedded_stores_warns_once(plain: Callable[..., subprocess.Pope
     assert "gcc python3-dev" in errors
 
 
+@pytest.mark.slow
 def test_a_server_logs_the_warning_when_it_starts(
     plain: Callable[..., subprocess.Popen[str]],
 ) -> None:
@@ -65,6 +67,7 @@ def test_a_server_logs_the_warning_when_it_starts(
     assert errors.count("not compiled") == 1
 
 
+@pytest.mark.slow
 def test_plain_python_that_was_asked_for_warns_of_nothing(
     plain: Callable[..., subprocess.Popen[str]],
 ) -> None:

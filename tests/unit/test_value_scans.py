@@ -50,6 +50,7 @@ def test_a_large_value_is_returned_in_parts(command: str, options: tuple[str, ..
     assert max(map(len, parts)) < 3000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["HSCAN", "SSCAN"])
 def test_what_is_there_all_the_time_is_returned_once(command: str) -> None:
     # Given a value, half of whose names are removed while it is scanned, and that grows to twice its size

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
+import pytest
+
 from headwater.config.config import Config
 from headwater.testing.clock import START_MS
 from headwater.testing.node import LocalClient, LocalStore
@@ -17,6 +19,7 @@ def store_with(count: int) -> tuple[LocalStore, list[LocalClient]]:
     return made, [made.client() for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_waits_that_have_ended_leave_nothing_in_memory() -> None:
     # Given a reader that is served again and again, long before its wait would end
     _, (admin, reader) = store_with(2)

@@ -307,6 +307,7 @@ def test_one_consumer_a_minute_sweeps_the_whole_pending_entries_list(core: Core)
     assert sum(member.reader.passing for member in members) == 0
 
 
+@pytest.mark.slow
 @in_lua
 def test_entries_of_a_silent_consumer_are_claimed_without_a_sweep(core: Core) -> None:
     # Given a consumer that claims after a second and has swept, and another that stops calling the server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any
@@ -43,15 +42,14 @@ def shown(times: list[int], zone: str) -> list[str]:
     return [datetime.fromtimestamp(at / 1000, ZoneInfo(zone)).isoformat() for at in times]
 
 
-def minutes(zone: str, change: datetime) -> Iterator[tuple[int, datetime]]:
-    """Yield each minute from a day and a half before the change to a day and a half after it, and what clocks show."""
-    first = change - timedelta(hours=36)
-    for n in range(72 * 60 + 1):
-        at = first + timedelta(minutes=n)
-        yield round(at.timestamp() * 1000), at.astimezone(ZoneInfo(zone))
-
-
 @cache
+def minutes(zone: str, change: datetime) -> list[tuple[int, datetime]]:
+    """Return each minute from a day and a half before the change to a day and a half after it, and what clocks show."""
+    first = change - timedelta(hours=36)
+    moments = [first + timedelta(minutes=n) for n in range(72 * 60 + 1)]
+    return [(round(at.timestamp() * 1000), at.astimezone(ZoneInfo(zone))) for at in moments]
+
+
 def values(field: str, size: int) -> set[int]:
     """The values of a field of an expression that is ``*``, ``*/n``, ``a-b`` or ``a,b``."""
     if field.startswith("*"):
@@ -62,13 +60,15 @@ def values(field: str, size: int) -> set[int]:
     return set(map(int, field.split(",")))
 
 
+@cache
 def modelled(expression: str, zone: str, change: datetime) -> list[int]:
     """The ticks around the change, by looking at the clock in each minute."""
     minute, hour, *_days = expression.split()
     fixed = not minute.startswith("*") and not hour.startswith("*")
+    in_minutes, in_hours = values(minute, 60), values(hour, 24)
 
     def matches(local: datetime) -> bool:
-        return local.minute in values(minute, 60) and local.hour in values(hour, 24)
+        return local.minute in in_minutes and local.hour in in_hours
 
     ticks = []
     before: datetime | None = None
@@ -120,7 +120,7 @@ def test_the_way_back_over_a_change_of_clocks_never_leads_forward(
 ) -> None:
     times = Cron(expression, zone)
     expected = modelled(expression, zone, change)
-    for ms, _local in list(minutes(zone, change))[::47]:
+    for ms, _local in minutes(zone, change)[::47]:
         back = times.back(ms, 5)
         assert back <= ms
         between = [one for one in expected if back <= one < ms]

@@ -173,6 +173,7 @@ async def test_a_full_consumer_does_not_hold_up_others_and_continues_when_it_has
         await eventually(lambda: shop.handled[found[0].name] == [-1, 2, 3])
 
 
+@pytest.mark.slow
 async def test_a_backlog_of_one_stream_does_not_starve_the_others(any_store: Store) -> None:
     shop, found = Shop(any_store), streams(4)
     shop.consumers(found, concurrency=2, prefetch=4)
@@ -244,6 +245,7 @@ async def test_every_stream_goes_on_after_the_connections_were_lost(any_store: S
         assert await shop.connections() <= 3
 
 
+@pytest.mark.slow
 async def test_a_dead_worker_is_claimed_from_on_idle_streams(any_store: Store) -> None:
     # Given a consumer that owns an entry of three idle streams, and is silent
     shop, found = Shop(any_store), streams(12)
@@ -275,6 +277,7 @@ async def test_a_user_who_may_not_end_blocked_reads_gets_messages_all_the_same(
         await look.execute_command("ACL", "DELUSER", "worker")
 
 
+@pytest.mark.slow
 async def test_the_quarantine_process_has_no_connection_without_a_suspect(store: Store) -> None:
     # Given a supervisor with one worker process
     with supervised(store.url, "--workers", "1"):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 
 import headwater
@@ -38,6 +39,7 @@ def test_the_programs_of_the_guide_run(store_url: Callable[[str], str]) -> None:
         assert [entry_id.decode() for entry_id, _fields in client.xrange("orders")] == ids
 
 
+@pytest.mark.slow
 def test_headwater_work_runs_the_app_of_the_guide(
     store_url: Callable[[str], str], tmp_path: Path
 ) -> None:

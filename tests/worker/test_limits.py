@@ -181,6 +181,7 @@ async def test_a_retry_is_a_start() -> None:
     assert starts.counts == [1, 2, 3]
 
 
+@pytest.mark.slow
 async def test_several_limits_hold_together() -> None:
     app, starts = memory(), Starts()
     declare(

@@ -27,6 +27,7 @@ def connections_of(app: App) -> tuple[object, object]:
     return publisher._asynchronous, publisher._synchronous
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", WAYS, ids=lambda way: next(iter(way), "plain"))
 async def test_an_app_can_be_opened_for_each_request(store: Store, options: dict[str, Any]) -> None:
     # Given requests that open and close the app while others are sending
@@ -106,6 +107,7 @@ async def test_using_an_app_in_two_event_loops_at_once_raises(store: Store) -> N
         await app.send(orders, Order(6))
 
 
+@pytest.mark.slow
 async def test_opening_and_closing_an_app_a_hundred_times_leaves_no_open_files(
     store: Store,
 ) -> None:

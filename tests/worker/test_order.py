@@ -106,6 +106,7 @@ async def test_a_retry_delays_the_messages_of_its_key_and_no_others(store: Store
     assert seen.order == {"a": [1, 2, 3], "b": [1]}
 
 
+@pytest.mark.slow
 async def test_explain_says_which_entry_a_key_waits_for(store: Store) -> None:
     # Given a message whose retry is due in five minutes, and two later ones of its key
     app = store.app()
@@ -128,6 +129,7 @@ async def test_explain_says_which_entry_a_key_waits_for(store: Store) -> None:
         assert await causes(ids[0]) == []
 
 
+@pytest.mark.slow
 async def test_a_key_continues_after_a_dead_letter(store: Store) -> None:
     app, seen = store.app(), Seen()
 

@@ -179,6 +179,7 @@ async def test_a_replayed_dead_letter_is_handled(store: Store, run_headwater: An
     assert seen.order == {"a": [1]}
 
 
+@pytest.mark.slow
 async def test_a_former_reader_waits_for_its_handler_threads_before_it_reads_again(
     store: Store,
 ) -> None:
@@ -285,6 +286,7 @@ async def test_the_rights_in_the_guide_suffice_to_renew_and_release_the_reader_k
     await set_user(b"ACL", "DELUSER", "app")
 
 
+@pytest.mark.slow
 async def test_a_key_that_cannot_be_printed_is_reported_as_such(store: Store) -> None:
     # Given keys that may be compared, but not printed
     class Key(NamedTuple):

@@ -169,6 +169,7 @@ async def overdue(store: Store, count: int) -> None:
     await pipeline.execute()
 
 
+@pytest.mark.slow
 async def test_many_due_messages_are_published_with_few_commands(store: Store) -> None:
     # Given 4,000 messages that are due, and a worker that publishes to their stream and does not read it
     app = store.app()
@@ -211,6 +212,7 @@ async def test_one_step_of_the_script_moves_few_messages_or_a_megabyte(
     assert 0 < done <= most
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_killed_while_it_publishes_many_loses_none_and_repeats_none(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

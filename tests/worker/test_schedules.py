@@ -60,6 +60,7 @@ async def declared(store: Store, ago: timedelta, every: str) -> int:
 # --- on every server ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_several_workers_add_each_tick_once_and_handle_it_once(store: Store) -> None:
     runs = [sweeping(store) for _ in range(3)]
     async with working(runs[0][0]), working(runs[1][0]), working(runs[2][0]):
@@ -70,6 +71,7 @@ async def test_several_workers_add_each_tick_once_and_handle_it_once(store: Stor
     assert called == found[: len(called)]
 
 
+@pytest.mark.slow
 async def test_ticks_go_on_when_a_worker_is_killed(store: Store) -> None:
     app, called = sweeping(store)
     for count in (2, 4):
@@ -90,6 +92,7 @@ async def test_ticks_go_on_when_a_worker_is_killed(store: Store) -> None:
     assert {one % 200 for one in found} == {0}
 
 
+@pytest.mark.slow
 async def test_ticks_are_added_whatever_others_write_to_their_hash(store: Store) -> None:
     # Given values that no worker writes
     app, called = sweeping(store)
@@ -265,6 +268,7 @@ async def test_an_embedded_store_remembers_the_last_tick(tmp_path: Path) -> None
 # --- without a server -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_advancing_the_clock_of_a_test_by_a_day_makes_288_ticks_of_five_minutes() -> None:
     app = App(name="shop")
     times: list[datetime] = []

@@ -103,6 +103,7 @@ def test_results_too_long_for_one_command_fail_only_their_settlement(core: Core)
     assert core.pending(many.id) == ("one", 1)
 
 
+@pytest.mark.slow
 def test_settlements_too_long_for_one_command_are_split(core: Core) -> None:
     entries = read(core, 4)
     wide = [(b"of", b"all"), *[(b"%d" % n, b"") for n in range(3_000)]]

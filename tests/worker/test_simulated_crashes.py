@@ -9,6 +9,7 @@ import pytest
 
 from tests import campaigns
 from tests.campaigns import Outcome
+from tests.samples import every
 from tests.worker.chaos.scenarios import SCENARIOS, Shape
 from tests.worker.chaos.simulated import How, Played, each_step, play, several
 
@@ -17,8 +18,12 @@ SEED = 20261123
 STRIDES = {Shape.EACH: 16, Shape.BATCH: 16, Shape.ORDER: 48}
 """Every n-th step is tested. An ordered consumer takes three times as many steps."""
 
-SLICE_STRIDES = {Shape.EACH: (2, 60), Shape.BATCH: (24, 60), Shape.ORDER: (40, 100)}
-"""Strides in `make slice`, for deaths and for other interruptions. They take 40 seconds together."""
+SLICE_STRIDES = {
+    Shape.EACH: (every(5), every(150)),
+    Shape.BATCH: (every(60), every(150)),
+    Shape.ORDER: (every(100), every(250)),
+}
+"""Strides in `make slice`, for deaths and for other interruptions. They take 20 seconds together."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +40,7 @@ def test_a_worker_that_dies_at_any_await_loses_nothing_and_repeats_no_result(sce
     assert done["crashes"] > 5
 
 
+@pytest.mark.slow
 def test_successive_deaths_of_workers_lose_nothing_and_repeat_no_result() -> None:
     _done, failures = play(several(SEED), crashes=20)
     assert failures == []

@@ -292,7 +292,7 @@ async def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
             server.kill()
             biller.go_on.set()
             await eventually(elapsed(1.0))
-            server.start()
+            await asyncio.to_thread(server.start)  # the worker goes on meanwhile
             await eventually(lambda: not loop.in_flight.owned)
             await eventually(lambda: "answers again after" in caplog.text)
 
