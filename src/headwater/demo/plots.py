@@ -108,7 +108,7 @@ def unread(samples: Sequence[Sample], events: Sequence[Event]) -> bytes:
 
 
 def rate(samples: Sequence[Sample], name: str) -> tuple[list[float], list[float]]:
-    """Return the growth of a count per second: middles of the intervals, and rates.
+    """Return the middle of each interval between samples, and by how much a count grew per second in it.
 
     >>> rate([Sample(0, 0, 0, 0, 0, 0), Sample(2, 500, 0, 0, 0, 0)], "published")
     ([1.0], [250.0])

@@ -65,7 +65,7 @@ class DeltaDirectory:
         unusable = _UNUSABLE.search(str(self.path))
         if unusable is not None:
             raise PipelineError(
-                f"{str(self.path)!r} has {unusable[0]!r} in it, for which delta-rs would open another directory; name "
+                f"{str(self.path)!r} contains {unusable[0]!r}, with which delta-rs would open another directory; name "
                 "another path"
             )
         try:
