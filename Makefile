@@ -13,17 +13,15 @@ unexport PYTHONDONTWRITEBYTECODE
 
 SOURCES := $(shell find src -name '*.py' -o -name '*.pxd' 2>/dev/null)
 
-# Tests run in two processes, or three where many of them wait for other processes. Tests that share a server or a
-# Spark session have an xdist_group.
+# Tests run in three processes, or five where they wait for servers, workers and JVMs half of their time. Tests that
+# share a server or a Spark session have an xdist_group.
 PYTEST := $(PY) -m pytest
-TWO := -n 2 --dist loadgroup
 THREE := -n 3 --dist loadgroup
-# The tests of `make test` wait for servers and workers a third of their time.
-FOUR := -n 4 --dist loadgroup
+FIVE := -n 5 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install build check format quick test plain slice clusters chaos-clusters conform suites crash asan connections chaos-spark chaos-worker exact-values demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage life peers docs clean
+.PHONY: help install build check types tidy format quick test plain slice clusters chaos-clusters conform suites crash asan connections chaos-spark chaos-worker exact-values demo bench bench-worker bench-gate bench-compare bench-docs bench-scale bench-spark bench-storage life peers docs clean
 
 help:
 	@echo "make demo     run server, workers and Spark on real data, under 3 minutes (ARGS='--flights 10000')"
@@ -94,9 +92,16 @@ peers: .peers/stamp
 check: build
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(MAKE) --no-print-directory -j2 --output-sync=target types tidy
+
+types:
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# Collecting all tests once writes their bytecode, which all processes of `make test` would otherwise write at once.
+tidy:
 	$(PYTEST) -q tests/tidy
+	@$(PYTEST) -q --collect-only >build/collected
 
 format: install
 	$(BIN)/ruff format .
@@ -107,12 +112,12 @@ quick: build peers
 	$(PYTEST) $(THREE) -q -m "not slow and not slice and not spark and not clusters" --ignore tests/tidy $(ARGS)
 
 test: build peers build/bench-installed build/spark-classes.jsa
-	$(PYTEST) $(FOUR) -q -m "not slice and not clusters" --ignore tests/tidy $(ARGS)
+	$(PYTEST) $(FIVE) -q -m "not slice and not clusters" --ignore tests/tidy $(ARGS)
 	$(MAKE) --no-print-directory plain
 
 # The same sources as plain Python, without the compiled extensions.
 plain: build peers
-	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m "not slow and not slice and not spark" \
+	HEADWATER_PURE=1 $(PYTEST) $(THREE) -q -m "not slow and not slice and not spark" \
 	    tests/unit tests/conformance tests/property
 
 # The gates compare speed with Redis, so nothing runs next to them.
@@ -120,8 +125,8 @@ GATES := tests/e2e/test_gates.py
 
 slice: build peers build/spark-classes.jsa
 	$(PYTEST) -q -m slice $(GATES)
-	$(PYTEST) $(THREE) -q -m slice --ignore $(GATES) $(ARGS)
-	HEADWATER_PURE=1 $(PYTEST) $(TWO) -q -m slice tests/conformance tests/property
+	$(PYTEST) $(FIVE) -q -m slice --ignore $(GATES) $(ARGS)
+	HEADWATER_PURE=1 $(PYTEST) $(THREE) -q -m slice tests/conformance tests/property
 
 # Clusters of three shards with replicas, and Sentinels, of Redis and Valkey. One test at a time: these are
 # about as many processes as a machine with two cores can run.

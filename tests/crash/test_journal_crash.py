@@ -213,7 +213,7 @@ def test_a_journal_file_that_is_removed_before_the_manifest_is_durable_is_caught
 @pytest.mark.parametrize(
     ("part", "one", "least"),
     [
-        ("journal", partial(campaign.journal, turns=24), 5_000),
+        ("journal", partial(campaign.journal, turns=18), 2_500),
         ("errors", campaign.errors, 300),
     ],
 )

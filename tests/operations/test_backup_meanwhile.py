@@ -237,7 +237,7 @@ def copied_meanwhile(store: Busy, copy: Path, meanwhile: Callable[[], None]) -> 
     "seeds",
     [
         range(1, 2),
-        pytest.param(range(2, 2 + sampled(3)), marks=pytest.mark.slice),
+        pytest.param(range(2, 2 + sampled(2)), marks=pytest.mark.slice),
     ],
 )
 @pytest.mark.usefixtures("patches")

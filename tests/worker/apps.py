@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+import pytest
 import redis.asyncio
 import redis.exceptions
 
@@ -106,6 +107,9 @@ class Store:
 
 
 eventually = waiting.in_time
+
+one_store = pytest.mark.parametrize("store", ["headwater"], indirect=True)
+"""For what does not depend on the store."""
 
 
 def worker(app: App) -> Running:

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from headwater.worker.observe import logs
-from tests.worker.apps import Store, eventually
+from tests.worker.apps import Store, eventually, one_store
 from tests.worker.processes import supervised
 
 pytestmark = pytest.mark.slow
@@ -18,6 +18,7 @@ TARGET = "tests.worker.logging_app:app"
 
 
 @pytest.mark.parametrize("at", ["import", "start"])
+@one_store
 async def test_an_app_that_configures_logging_does_not_silence_the_worker(
     store: Store, at: str
 ) -> None:
@@ -36,6 +37,7 @@ async def test_an_app_that_configures_logging_does_not_silence_the_worker(
         assert "INFO" in log.partition("stopping 1 worker")[0].splitlines()[-1]
 
 
+@one_store
 async def test_the_level_that_an_app_sets_for_headwater_stays_in_force(store: Store) -> None:
     with supervised(store.url, target=TARGET, LOGGING_LEVEL="WARNING") as parent:
         await store.look.xadd("orders", {"id": 1})

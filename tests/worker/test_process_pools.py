@@ -17,7 +17,7 @@ from headwater.messages.keys import poison_key
 from headwater.worker import App, Delivery, Middleware, Stream
 from headwater.worker.declare.lifespan import StartFailed
 from tests.processes import children, command_line, runs
-from tests.worker.apps import Store, eventually, working
+from tests.worker.apps import Store, eventually, one_store, working
 from tests.worker.pool_jobs import (
     Job,
     batches,
@@ -35,9 +35,6 @@ from tests.worker.processes import WorkerProcess, one_worker, supervised, worker
 TARGET = "tests.worker.pool_jobs:app"
 
 pytestmark = pytest.mark.slow
-
-one_store = pytest.mark.parametrize("store", ["headwater"], indirect=True)
-"""For what does not depend on the store."""
 
 
 async def send(store: Store, *sent: Job, stream: Any = jobs) -> None:

@@ -14,7 +14,7 @@ from headwater.messages.keys import poison_key
 from headwater.worker.process import embedded_store
 from tests.processes import children, runs
 from tests.worker import shop
-from tests.worker.apps import Store, eventually
+from tests.worker.apps import Store, eventually, one_store
 from tests.worker.processes import one_worker, quarantine_of, supervised, workers_of
 
 pytestmark = pytest.mark.slow
@@ -46,6 +46,7 @@ async def test_headwater_work_starts_n_workers_and_stops_them_gracefully(store: 
     assert await store.consumers() == []
 
 
+@one_store
 async def test_a_worker_that_dies_is_restarted(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
         await eventually(lambda: "reads orders as" in parent.log())
@@ -83,6 +84,7 @@ async def _owned(store: Store, count: int) -> bool:
     return sum(owner not in {"", "hw.parked"} for _id, owner, _idle, _count in rows) >= count
 
 
+@one_store
 async def test_a_worker_stops_gracefully_when_its_parent_is_killed(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
         await eventually(lambda: "reads orders as" in parent.log())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.worker import shop
-from tests.worker.apps import Store, eventually
+from tests.worker.apps import Store, eventually, one_store
 from tests.worker.processes import quarantine_of, supervised, workers_of
 
 pytestmark = pytest.mark.slow
@@ -24,6 +24,7 @@ async def send(store: Store, *entries: shop.Order) -> None:
         await store.look.xadd("orders", dict(shop.orders.codec.encode(one)))
 
 
+@one_store
 async def test_system_exit_in_a_handler_does_not_end_a_worker(store: Store) -> None:
     # Given four workers, and a message whose handler calls sys.exit(0)
     with supervised(store.url, "--workers", "4", SHOP_MAX_DELIVERIES="4") as parent:
@@ -42,6 +43,7 @@ async def test_system_exit_in_a_handler_does_not_end_a_worker(store: Store) -> N
         assert parent.wait() == 0
 
 
+@one_store
 async def test_a_worker_that_ends_unexpectedly_with_status_0_is_restarted(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
         await send(store, shop.Order(17, do="stop"))
@@ -53,6 +55,7 @@ async def test_a_worker_that_ends_unexpectedly_with_status_0_is_restarted(store:
     assert [one.order for one in await store.results(shop.invoices)] == [17]
 
 
+@one_store
 async def test_a_worker_whose_task_ended_logs_its_name_and_is_restarted(store: Store) -> None:
     with supervised(store.url, "--workers", "1") as parent:
         await send(store, shop.Order(17, do="break"))
@@ -90,6 +93,7 @@ async def test_a_failed_join_does_not_stop_other_workers_of_the_group(
         assert parent.wait() == 0
 
 
+@one_store
 async def test_the_pause_before_a_restart_does_not_grow_while_workers_settle_entries(
     store: Store,
 ) -> None:
@@ -114,6 +118,7 @@ async def test_the_pause_before_a_restart_does_not_grow_while_workers_settle_ent
         parent.wait()
 
 
+@one_store
 async def test_the_pause_before_a_restart_grows_while_nothing_is_settled(store: Store) -> None:
     with supervised(store.url, "--workers", "1", SHOP_CLAIM_AFTER="10s") as parent:
         await send(store, *(shop.Order(number, do="kill") for number in range(3)))
@@ -126,6 +131,7 @@ async def test_the_pause_before_a_restart_grows_while_nothing_is_settled(store: 
         parent.wait()
 
 
+@one_store
 async def test_a_worker_whose_dependency_fails_at_the_start_is_restarted(
     store: Store, tmp_path: Path
 ) -> None:

@@ -8,12 +8,13 @@ import signal
 import pytest
 
 from headwater.worker import App
-from tests.worker.apps import Order, Store, eventually, orders, working
+from tests.worker.apps import Order, Store, eventually, one_store, orders, working
 from tests.worker.processes import supervised
 
 pytestmark = pytest.mark.slow
 
 
+@one_store
 async def test_the_log_can_be_json(store: Store) -> None:
     with supervised(store.url, "--log-format", "json") as parent:
         await eventually(lambda: "reads orders as" in parent.log())
@@ -26,6 +27,7 @@ async def test_the_log_can_be_json(store: Store) -> None:
     assert joined["pid"] != parent.pid
 
 
+@one_store
 async def test_the_log_level_is_an_option(store: Store) -> None:
     with supervised(store.url, "--log-level", "warning") as parent:
         await eventually(store.consumers_if_any)
@@ -47,6 +49,7 @@ async def test_client_list_has_the_names_of_consumers(store: Store) -> None:
     assert names.count(consumer) == 1
 
 
+@one_store
 async def test_an_app_without_a_url_uses_the_environment_variable(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

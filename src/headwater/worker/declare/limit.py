@@ -103,9 +103,7 @@ class Limit:
         if self.every_us < 1:
             raise DeclarationError(f"{self}: this is more than a million a second")
         if self.every_us + self.burst_us > 1000 * LONGEST_MS:
-            raise DeclarationError(
-                f"{self}: one start, or the whole burst, takes more than 366 days at this rate"
-            )
+            raise DeclarationError(f"{self}: one start, or the burst, needs more than 366 days")
 
     def key_of(self, message: Any) -> str | None:
         """Return the key of a message; None if this limit does not apply to it. Raises what ``by`` raises."""
