@@ -120,13 +120,14 @@ plain: build peers
 	HEADWATER_PURE=1 $(PYTEST) $(THREE) -q -m "not slow and not slice and not spark" \
 	    tests/unit tests/conformance tests/property
 
-# The gates compare speed with Redis, so nothing runs next to them.
+# The gates compare speed with Redis, so nothing runs next to them. That plain Python replies to numbers as the compiled
+# package does is a test of `make test`.
 GATES := tests/e2e/test_gates.py
 
 slice: build peers build/spark-classes.jsa
 	$(PYTEST) -q -m slice $(GATES)
 	$(PYTEST) $(FIVE) -q -m slice --ignore $(GATES) $(ARGS)
-	HEADWATER_PURE=1 $(PYTEST) $(THREE) -q -m slice tests/conformance tests/property
+	HEADWATER_PURE=1 $(PYTEST) $(THREE) -q -m slice --ignore tests/conformance/test_numbers.py tests/conformance tests/property
 
 # Clusters of three shards with replicas, and Sentinels, of Redis and Valkey. One test at a time: these are
 # about as many processes as a machine with two cores can run.

@@ -8,6 +8,7 @@ import pytest
 
 from tests.crash.campaign import flipped, flips, sample
 from tests.crash.flip_campaign import FILES, FlipCampaign
+from tests.samples import sampled
 
 
 @pytest.mark.slow
@@ -44,9 +45,9 @@ def test_a_file_that_is_cut_at_any_byte_is_an_error_or_reported_or_harmless(seed
 @pytest.mark.slice
 @pytest.mark.timeout(300)
 def test_many_flipped_bits_lose_nothing_silently() -> None:
-    outcome = sample("flips", 4, partial(flips, trials=1000))
+    outcome = sample("flips", sampled(2), partial(flips, trials=1000))
     assert outcome.failures == []
-    assert outcome.trials == 4000
+    assert outcome.trials == 1000 * sampled(2)
 
 
 @pytest.mark.slice

@@ -26,7 +26,7 @@ def test_a_client_of_an_embedded_store_is_a_redis_client() -> None:
 
 
 async def test_a_store_has_an_asynchronous_client_too() -> None:
-    async with headwater.aio.connect("headwater://memory/shop") as store:
+    async with headwater.aio.connect("headwater://memory/another-shop") as store:
         await store.xadd("orders", {"item": "tea"})
         assert await store.xlen("orders") == 1
 

@@ -119,7 +119,7 @@ def rows(events: list[EntryEvent]) -> list[Row]:
     return [(one.what.value, one.consumer, one.deliveries) for one in events]
 
 
-LONG = pytest.param(sampled(30_000), marks=[pytest.mark.slice, pytest.mark.timeout(600)])
+LONG = pytest.param(sampled(20_000), marks=[pytest.mark.slice, pytest.mark.timeout(600)])
 
 
 @pytest.mark.parametrize("commands", [3_000, LONG])

@@ -15,7 +15,7 @@ MOMENTS_OF_ONE = 10
 
 
 @pytest.mark.parametrize(
-    "moments", [60, pytest.param(sampled(300), marks=[pytest.mark.slice, pytest.mark.timeout(300)])]
+    "moments", [60, pytest.param(sampled(200), marks=[pytest.mark.slice, pytest.mark.timeout(300)])]
 )
 def test_a_store_at_a_moment_equals_the_naive_model_at_that_moment(
     tmp_path: Path, moments: int

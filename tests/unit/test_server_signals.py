@@ -81,3 +81,29 @@ def test_a_stop_that_a_finalizer_loses_is_not_printed_as_its_failure(
     signals.ignore()
     Freed([].pop)
     assert printed == [IndexError, IndexError]
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_further_signals_do_not_interrupt_the_cleanup(number: signal.Signals) -> None:
+    # Given a start that a signal has interrupted
+    signals = Signals(reopen=unused)
+    signals.install()
+    with pytest.raises(StopRequested):
+        signal.raise_signal(number)
+    # When another one arrives, then it raises nothing
+    signal.raise_signal(number)
+    signals.ignore()
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_after_a_stop_that_a_finalizer_lost_the_next_signal_stops_the_server(
+    number: signal.Signals,
+) -> None:
+    # Given a signal within a finalizer, whose exception Python drops
+    signals = Signals(reopen=unused)
+    signals.install()
+    Freed(lambda: signal.raise_signal(number))
+    # When another one arrives, then it interrupts the start
+    with pytest.raises(StopRequested, match=number.name):
+        signal.raise_signal(number)
+    signals.ignore()

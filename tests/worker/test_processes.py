@@ -348,6 +348,7 @@ def test_the_dead_commands_fail_with_one_line_for_a_key_of_another_type(
 ) -> None:
     with connect(headwater_url) as store:
         store.set("{orders}.dead", "text")
-    output = run_headwater("dead", "drop", "orders", "--all", "--url", headwater_url, status=1)
+        output = run_headwater("dead", "drop", "orders", "--all", "--url", headwater_url, status=1)
+        store.delete("{orders}.dead")
     assert output.startswith(f"headwater: {headwater_url} refused the request: WRONGTYPE")
     assert "Traceback" not in output

@@ -15,7 +15,7 @@ from tests.worker.chaos.simulated import How, Played, each_step, play, several
 
 SEED = 20261123
 
-STRIDES = {Shape.EACH: 16, Shape.BATCH: 16, Shape.ORDER: 48}
+STRIDES = {Shape.EACH: 24, Shape.BATCH: 24, Shape.ORDER: 72}
 """Every n-th step is tested. An ordered consumer takes three times as many steps."""
 
 SLICE_STRIDES = {

@@ -258,7 +258,7 @@ async def _serve(
             is_ready = await server.load()
     except StopRequested as stop:
         signals.ignore()
-        log.info("%s: the server stops before it is ready", stop.name)
+        log.info("%s: the server stops before it is ready", stop)
         supervisor.close()
         return server.stop()
     if not is_ready:

@@ -21,12 +21,7 @@ IGNORED = (signal.SIGUSR2, signal.SIGALRM)
 
 
 class StopRequested(BaseException):
-    """Raised in the main thread to stop a server during its start. Not an `Exception`, so that no
-    handler continues after it."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
+    """Raised in the main thread to stop a server during its start, with the signal's name. Not an `Exception`: none handles it."""
 
 
 class Signals:
@@ -38,6 +33,7 @@ class Signals:
     def __init__(self, *, reopen: Callable[[str], None]) -> None:
         self._reopen = reopen
         self._stop_requested = ""
+        self._raised = False  # if true, another `StopRequested` would interrupt the cleanup
         self._print_unraisable = sys.unraisablehook
 
     def install(self) -> None:
@@ -77,7 +73,7 @@ class Signals:
         signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING, *REOPENING))
         for number in (*STOPPING, *REOPENING):
             loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_IGN)
+        self.ignore()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (*STOPPING, *REOPENING))
 
     def _on_reopen(self, number: int, _frame: FrameType | None) -> None:
@@ -85,9 +81,13 @@ class Signals:
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         self._stop_requested = signal.Signals(number).name
-        raise StopRequested(self._stop_requested)
+        if not self._raised:
+            self._raised = True
+            raise StopRequested(self._stop_requested)
 
     def _on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
-        """Print an exception raised in a finalizer, except `StopRequested`, which `serve` raises again."""
-        if not isinstance(dropped.exc_value, StopRequested):
+        """Print an exception raised in a finalizer, except `StopRequested`, which `serve` or the next signal raises again."""
+        if isinstance(dropped.exc_value, StopRequested):
+            self._raised = False
+        else:
             self._print_unraisable(dropped)
