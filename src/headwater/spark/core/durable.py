@@ -1,11 +1,10 @@
-"""Files that survive a power loss: writes are synced, a file is replaced in one step, and a log contains
-only complete lines. Also locks between processes.
-"""
+"""Files that survive a power loss: writes are synced, files replaced in one step, logs whole. Also locks between processes."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,13 +19,16 @@ _TAIL_BYTES: Final = 64 * 1024
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, which replaces ``path`` when the block ends without an error."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    yield temporary
-    if not temporary.is_symlink():
-        sync(temporary)
-    temporary.replace(path)
+    """Yield a temporary path of this thread, which replaces ``path`` when the block ends without an error."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
+    temporary.unlink(missing_ok=True)  # of a killed process with this id
+    try:
+        yield temporary
+        if not temporary.is_symlink():
+            sync(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     sync(path.parent)
 
 
@@ -61,10 +63,7 @@ def sync(path: Path) -> None:
 
 
 def sync_all(paths: Iterable[Path]) -> None:
-    """Sync many paths from several threads, so that they share the disk's commits.
-
-    365 files took 1.4 s one after another, and 0.05 s with sixteen threads.
-    """
+    """Sync many paths from several threads, which share the disk's commits: 365 files in 0.05 instead of 1.4 s."""
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(sync, paths))
 
